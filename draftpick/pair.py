@@ -1,0 +1,119 @@
+"""The things a judgement is about: a target, a proposal, and the setting they would run in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from draftpick.models.profile import ModelProfile
+
+DRAFT_FREE = frozenset({"ngram", "suffix"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A row of catalog/devices.toml."""
+
+    key: str
+    name: str
+    vendor: str
+    memory_bytes: int | None = None
+    bf16: bool | None = None
+    fp8: bool | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine and the version it is judged in. `facts` is the parsed catalog/engines/<key>.toml."""
+
+    key: str
+    name: str
+    version: str
+    """The version asked for, or else the one the catalogue's facts hold for."""
+    facts: dict[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A published draft head (EAGLE, MTP, Medusa, DFlash …) trained for one target."""
+
+    id: str
+    method: str
+    target: str
+    params: int | None = None
+    num_hidden_layers: int | None = None
+    hidden_size: int | None = None
+    vocab_size: int | None = None
+    draft_vocab_size: int | None = None
+    num_spec_tokens: int | None = None
+    max_position_embeddings: int | None = None
+    license: str | None = None
+    shares_target_embeddings: str | None = None
+    confidence: str | None = None
+    """How the pairing with the target is known: pairing-read, config-read, name-derived, recalled …"""
+    notes: str = ""
+    uncertain: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One way to draft for a target: a model, a head, the target's own MTP layers, or no model at all."""
+
+    method: str
+    """draft_model, eagle, eagle3, mtp, medusa, mlp_speculator, dflash, dspark, pard, ngram, suffix."""
+    origin: str
+    """given, catalogue, overlay, cache, hub, target (its own head) or always (draft-free)."""
+    draft: ModelProfile | None = None
+    head: Head | None = None
+    via: str | None = None
+    """The base model through which the proposal was found, when the target is a copy or fine-tune of it."""
+
+    @property
+    def id(self) -> str | None:
+        """What the user would name; None for draft-free methods and the target's own head."""
+        if self.draft is not None:
+            return self.draft.id
+        return self.head.id if self.head is not None else None
+
+    @property
+    def label(self) -> str:
+        return self.id or {"mtp": "own MTP head", "ngram": "n-gram lookup", "suffix": "suffix decoding"}.get(
+            self.method, self.method
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where the pair would run. Made once per command."""
+
+    engine: Engine | None = None
+    device: Device | None = None
+    tensor_parallel_size: int = 1
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    num_spec_tokens: int | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    draft_quantization: str | None = None
+    temperature: float | None = None
+    images: bool | None = None
+    """Whether requests carry images; None: not said."""
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """What is judged: one target, one proposal, one setting."""
+
+    target: ModelProfile
+    proposal: Proposal
+    setting: Setting
+
+    @property
+    def draft(self) -> ModelProfile | None:
+        return self.proposal.draft
+
+    @property
+    def method(self) -> str:
+        return self.proposal.method
