@@ -1,0 +1,256 @@
+"""The catalogue: models, heads, tokenizers, engines and devices that draftpick knows.
+
+Nobody else opens those files. The start-up path reads one compiled JSON index; overlays of the user are read as
+TOML, validated and laid over it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from draftpick.errors import UsageError
+from draftpick.models.profile import Experts, LatentAttention, Lineage, ModelProfile
+from draftpick.models.tokenizer import Fingerprint
+from draftpick.pair import Device, Engine, Head
+
+Record = dict[str, Any]
+
+_HERE = Path(__file__).parent
+_NESTED = {"experts": Experts, "latent": LatentAttention, "lineage": Lineage}
+_NOT_IN_PROFILE = frozenset(
+    {"aliases", "source", "checked", "param_check", "params_active_vendor", "made_for", "tokenizer_verified"}
+)
+_NOT_IN_FINGERPRINT = frozenset(
+    {"stands_for", "source", "checked", "confidence", "embedding_rows", "repos", "head", "control_dropped"}
+)
+
+
+def source_folder() -> Path | None:
+    """The catalogue's text files, where they lie beside the package (a checkout or an editable install)."""
+    folder = _HERE.parent / "catalog"
+    return folder if (folder / "families").is_dir() else None
+
+
+def user_folder() -> Path:
+    """Where a user's own overlay lies."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base) / "draftpick" / "catalog"
+
+
+@lru_cache(maxsize=None)
+def _compiled(name: str) -> Any:
+    path = _HERE / "_data" / name
+    if not path.is_file():
+        from draftpick.catalog_index import compile_index
+
+        folder = source_folder()
+        if folder is None:
+            raise FileNotFoundError(f"{path} is missing: the installation is incomplete")
+        return compile_index(folder)[name]
+    with open(path, "rb") as file:
+        return json.loads(file.read())
+
+
+class Catalog:
+    """The compiled index with overlays laid over it."""
+
+    def __init__(self, index: Mapping[str, Any]) -> None:
+        self._index = index
+        self._profiles: dict[str, ModelProfile] = {}
+        self._fingerprints: dict[str, Fingerprint] = {}
+
+    @property
+    def date(self) -> str:
+        """The newest date on which a record was checked."""
+        return str(self._index["date"])
+
+    @property
+    def models(self) -> Mapping[str, Record]:
+        """Model records by id, as compiled."""
+        return self._index["models"]  # type: ignore[no-any-return]
+
+    @property
+    def heads(self) -> Mapping[str, Record]:
+        return self._index["heads"]  # type: ignore[no-any-return]
+
+    @property
+    def engines(self) -> Mapping[str, Record]:
+        return self._index["engines"]  # type: ignore[no-any-return]
+
+    @property
+    def devices(self) -> Mapping[str, Record]:
+        return self._index["devices"]  # type: ignore[no-any-return]
+
+    @property
+    def tokenizers(self) -> Mapping[str, Record]:
+        return self._index["tokenizers"]  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------------ models
+
+    def model_id(self, name: str) -> str | None:
+        """The id a name stands for: an id, an alias, or an unambiguous name without its organisation."""
+        return self._index["names"].get(name.strip().strip("/").lower())
+
+    def find(self, name: str) -> ModelProfile | None:
+        model_id = self.model_id(name)
+        return self.profile(model_id) if model_id is not None else None
+
+    def profile(self, model_id: str) -> ModelProfile:
+        """The profile of a catalogued id."""
+        known = self._profiles.get(model_id)
+        if known is None:
+            known = self._profiles[model_id] = self._read_profile(model_id, self.models[model_id])
+        return known
+
+    def _read_profile(self, model_id: str, record: Record) -> ModelProfile:
+        fields = {key: value for key, value in record.items() if key not in _NOT_IN_PROFILE}
+        for key, kind in _NESTED.items():
+            if key in fields:
+                fields[key] = kind(**fields[key])
+        fields["uncertain"] = frozenset(fields.get("uncertain", ()))
+        fields["notes"] = tuple(fields.get("notes", ()))
+        key = fields.pop("tokenizer", None)
+        tokenizer = self.tokenizer(key, repository=model_id) if key else None
+        origin = fields.pop("origin", "catalogue")
+        return ModelProfile(**{**fields, "id": model_id, "origin": origin, "tokenizer": tokenizer})
+
+    def nearest(self, name: str, n: int = 3) -> list[str]:
+        """Ids that a mistyped name may mean, best first."""
+        from draftpick.catalog_names import nearest
+
+        return nearest(name, self.models, n)
+
+    def not_published(self, name: str) -> tuple[str, str] | None:
+        """Text and nearest real id for a name people ask for that no model has."""
+        row = self._index["not_published"].get(name.strip().strip("/").lower())
+        return (row["text"], row["nearest"]) if row else None
+
+    # ------------------------------------------------------------------ heads
+
+    def head(self, name: str) -> Head | None:
+        head_id = self._index["head_names"].get(name.strip().lower())
+        return _head(head_id, self.heads[head_id]) if head_id is not None else None
+
+    def heads_for(self, target_id: str) -> list[Head]:
+        """Published heads trained for exactly this target."""
+        return [_head(key, self.heads[key]) for key in self._index["heads_by_target"].get(target_id, ())]
+
+    # ------------------------------------------------------------------ tokenizers
+
+    def tokenizer(self, key: str, *, repository: str | None = None) -> Fingerprint | None:
+        """The light fingerprint of a catalogued tokenizer; verified where it was read from `repository` itself."""
+        record = self.tokenizers.get(key)
+        if record is None:
+            return None
+        verified = repository in record.get("repos", ())
+        cache_key = key if not verified else f"{key}\0verified"
+        known = self._fingerprints.get(cache_key)
+        if known is None:
+            fields = {name: value for name, value in record.items() if name not in _NOT_IN_FINGERPRINT}
+            known = self._fingerprints[cache_key] = _fingerprint(key, fields, verified)
+        return known
+
+    def full_tokenizer(self, key: str) -> Fingerprint | None:
+        """The fingerprint with its blocks, sketch and control tokens."""
+        light = self.tokenizer(key)
+        if light is None:
+            return None
+        from dataclasses import replace
+
+        heavy = self._heavy_tokenizers.get(key, {})
+        return replace(
+            light,
+            blocks=tuple(heavy.get("blocks", ())),
+            sketch=tuple(heavy.get("sketch", ())),
+            control={int(token): text for token, text in heavy.get("control", {}).items()},
+            head=tuple(heavy.get("head", ())),
+        )
+
+    @cached_property
+    def _heavy_tokenizers(self) -> Mapping[str, Record]:
+        return _compiled("tokenizers.json")  # type: ignore[no-any-return]
+
+    def by_full(self, digest: str) -> str | None:
+        """The catalogue key of the tokenizer with this `full` digest."""
+        return self._index["tokenizers_by_full"].get(digest)
+
+    def measured_relation(self, target_key: str, draft_key: str) -> Record | None:
+        """The measured comparison of two catalogued tokenizers, seen from the target."""
+        return self._relations.get(f"{target_key}|{draft_key}")
+
+    @cached_property
+    def _relations(self) -> Mapping[str, Record]:
+        return _compiled("relations.json")  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------------ engines and devices
+
+    def engine(self, name: str) -> Engine:
+        """An engine by `NAME` or `NAME@VERSION`.
+
+        Raises UsageError for a name that is none of the engines draftpick knows.
+        """
+        asked, _, version = name.strip().partition("@")
+        key = self._index["engine_names"].get(asked.lower())
+        if key is None:
+            raise _unknown("engine", asked, self._index["engine_names"], self.engines)
+        facts = self.engines[key]
+        return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
+
+    def all_engines(self) -> list[Engine]:
+        return [self.engine(key) for key in self.engines]
+
+    def device(self, name: str) -> Device:
+        """A device by key or alias. Raises UsageError for an unknown one."""
+        key = self._index["device_names"].get(name.strip().lower())
+        if key is None:
+            raise _unknown("device", name, self._index["device_names"], self.devices)
+        row = self.devices[key]
+        fields = Device.__dataclass_fields__
+        return Device(**{name: value for name, value in row.items() if name in fields}, key=key)
+
+    # ------------------------------------------------------------------ iteration
+
+    def profiles(self) -> Iterator[ModelProfile]:
+        """Every model, as a profile."""
+        return (self.profile(model_id) for model_id in self.models)
+
+
+def _fingerprint(key: str, fields: Record, verified: bool) -> Fingerprint:
+    if "stop_ids" in fields:
+        fields["stop_ids"] = tuple(fields["stop_ids"])
+    if "notes" in fields:
+        fields["notes"] = tuple(fields["notes"])
+    if "same_text_as" in fields:
+        fields["same_text_as"] = tuple(fields["same_text_as"])
+    return Fingerprint(**{**fields, "key": key, "verified": verified})
+
+
+def _head(head_id: str, record: Record) -> Head:
+    fields = Head.__dataclass_fields__
+    kept = {name: value for name, value in record.items() if name in fields}
+    kept["uncertain"] = frozenset(kept.get("uncertain", ()))
+    return Head(**{**kept, "id": head_id})
+
+
+def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -> UsageError:
+    from difflib import get_close_matches
+
+    close = get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(keys)}"
+    return UsageError(f"unknown {kind} {asked!r}", f"{hint} (`draftpick catalog list --kind {kind}s` shows all)")
+
+
+def load(overlay: Path | None = None) -> Catalog:
+    """The catalogue, with the user's own overlay and then `overlay` laid over it."""
+    index = _compiled("index.json")
+    folders = [folder for folder in (user_folder(), overlay) if folder is not None and (folder is overlay or folder.is_dir())]
+    if not folders:
+        return Catalog(index)
+    from draftpick.catalog_index import lay_over
+
+    return Catalog(lay_over(index, folders))
