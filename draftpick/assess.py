@@ -1,0 +1,123 @@
+"""The one place where everything about a pair meets: tokenizer relation, rules, engines; and the order of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from draftpick.catalog import Catalog
+from draftpick.choices import RuleChoices
+from draftpick.models.profile import ModelProfile
+from draftpick.models.tokenizer import Relation, compare
+from draftpick.pair import DRAFT_FREE, Engine, Pair, Proposal, Setting
+from draftpick.rules import Finding, judge
+from draftpick.rules.engine import Verdict, verdict
+
+TAKEN = ("accepted", "care")
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What draftpick thinks of one pair."""
+
+    pair: Pair
+    findings: Sequence[Finding]
+    score: float
+    """0 … 100: how well the facts fit."""
+    coverage: float
+    """0 … 1: how much of what matters could be judged, and on facts that are sure."""
+    engines: Engines
+
+    @property
+    def proposal(self) -> Proposal:
+        return self.pair.proposal
+
+    @property
+    def relation(self) -> Relation | None:
+        return self.pair.relation
+
+    @cached_property
+    def rejections(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.outcome == "reject" and finding.ignored_because is None]
+
+    @cached_property
+    def viable(self) -> bool:
+        """No rule rejects, and the engine asked for (or at least one) takes the pair."""
+        return not self.rejections and self.engines.taken_by is not None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict of the engine asked for, or of the best one."""
+        return self.engines.asked or self.engines.taken_by
+
+
+class Engines:
+    """The verdicts of the engines on one pair, each computed when somebody looks."""
+
+    def __init__(self, pair: Pair, engines: Sequence[Engine]) -> None:
+        self._pair = pair
+        self._engines = engines
+
+    @cached_property
+    def all(self) -> dict[str, Verdict]:
+        """Verdicts by engine key; the asked engine is judged in the version asked for."""
+        asked = self._pair.setting.engine
+        chosen = [asked if asked is not None and asked.key == engine.key else engine for engine in self._engines]
+        return {engine.key: verdict(self._pair, self._pair.relation, engine) for engine in chosen}
+
+    @cached_property
+    def asked(self) -> Verdict | None:
+        engine = self._pair.setting.engine
+        return verdict(self._pair, self._pair.relation, engine) if engine is not None else None
+
+    @cached_property
+    def taken_by(self) -> Verdict | None:
+        """The asked engine if it takes the pair; without one, the first that accepts, else takes with care."""
+        if self._pair.setting.engine is not None:
+            return self.asked if self.asked is not None and self.asked.verdict in TAKEN else None
+        careful = None
+        for engine in self._engines:
+            found = verdict(self._pair, self._pair.relation, engine)
+            if found.verdict == "accepted":
+                return found
+            if found.verdict == "care" and careful is None:
+                careful = found
+        return careful
+
+
+def assess(target: ModelProfile, proposal: Proposal, setting: Setting, catalog: Catalog, choices: RuleChoices | None = None) -> Assessment:
+    """Judge one pair by facts."""
+    pair = Pair(target=target, proposal=proposal, setting=setting, relation=relate(target, proposal, catalog))
+    findings, score, coverage = judge(pair, choices)
+    return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines()))
+
+
+def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relation | None:
+    """How the tokenizers relate; None where the proposal has none of its own."""
+    draft = proposal.draft
+    if draft is None:
+        return None
+    ours, theirs = target.tokenizer, draft.tokenizer
+    if ours is None or theirs is None:
+        return None
+    known = catalog.measured_relation(ours.key, theirs.key)
+    return compare(ours, theirs, target.vocab_size, draft.vocab_size, known=known)
+
+
+def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
+    """Viable ones first, by how well the facts fit; then what needs no draft; then the rejected ones."""
+    return sorted(assessments, key=_order)
+
+
+def _order(assessment: Assessment) -> tuple[object, ...]:
+    proposal = assessment.proposal
+    if proposal.method in DRAFT_FREE:
+        tier = 2
+    elif not assessment.viable:
+        tier = 3
+    else:
+        # The target's own head was trained with it and costs one layer: nothing separate beats it on facts alone.
+        tier = 0 if proposal.origin == "target" else 1
+    size = proposal.draft.params_read if proposal.draft is not None else None
+    return (tier, -round(assessment.score), -round(assessment.coverage, 2), size or 0, proposal.label.lower())

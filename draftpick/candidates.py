@@ -1,0 +1,166 @@
+"""Where proposals come from: named ones, the catalogue, local caches, the hub, published heads, the target itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from draftpick.catalog import Catalog, Record
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Head, Proposal
+
+Resolve = Callable[[str], ModelProfile]
+
+SAME_TEXT = frozenset({"identical", "padding_only", "control_tokens"})
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Proposals to judge, and how many catalogued models were not even worth a line, by reason."""
+
+    proposals: list[Proposal] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+def named(names: Sequence[str], catalog: Catalog, resolve: Resolve) -> Iterator[Proposal]:
+    """The drafts a user asked about; a name may be a model or a published head."""
+    for name in names:
+        head = catalog.head(name)
+        if head is not None and catalog.model_id(name) is None:
+            yield Proposal(method=head.method, origin="given", head=head, draft=None)
+        else:
+            yield given_model(resolve(name))
+
+
+def given_model(draft: ModelProfile) -> Proposal:
+    """A proposal for a model named by the user, which may turn out to be a head."""
+    if draft.head_for is None:
+        return Proposal(method="draft_model", origin="given", draft=draft)
+    return Proposal(method=_head_method(draft), origin="given", head=_head_of(draft))
+
+
+def search(
+    target: ModelProfile, catalog: Catalog, everything: bool = False, extra: Sequence[ModelProfile] = ()
+) -> Candidates:
+    """All that is known to fit, or to look as if it did, and the `extra` models found in caches or on the hub.
+
+    With `everything`, each catalogued model becomes a proposal.
+    """
+    found = Candidates()
+    if target.has_mtp:
+        found.proposals.append(Proposal(method="mtp", origin="target"))
+    relatives = _relatives(target, catalog)
+    found.proposals.extend(_heads(target, relatives, catalog))
+    own = {name.lower() for name in (target.id, *(relative.id for relative in relatives[:1]))}
+    for model_id, record in catalog.models.items():
+        if model_id.lower() in own:
+            continue
+        reason = None if everything else _why_not_worth_a_line(target, record, catalog)
+        if reason is None:
+            draft = catalog.profile(model_id)
+            found.proposals.append(Proposal(method="draft_model", origin=draft.origin, draft=draft))
+        else:
+            found.left_out[reason] = found.left_out.get(reason, 0) + 1
+    found.proposals.extend(
+        Proposal(method="draft_model", origin=draft.origin, draft=draft) for draft in extra if draft.id.lower() not in own
+    )
+    return found
+
+
+def draft_free() -> Iterator[Proposal]:
+    """What every target can try without a draft."""
+    yield Proposal(method="ngram", origin="always")
+    yield Proposal(method="suffix", origin="always")
+
+
+def _relatives(target: ModelProfile, catalog: Catalog) -> list[ModelProfile]:
+    """Catalogued ancestors of the target, nearest first."""
+    found: list[ModelProfile] = []
+    seen = {target.id}
+    current = target
+    while current.lineage.base_model and len(found) < 5:
+        base = catalog.find(current.lineage.base_model)
+        if base is None or base.id in seen:
+            break
+        seen.add(base.id)
+        found.append(base)
+        current = base
+    return found
+
+
+def _heads(target: ModelProfile, relatives: Iterable[ModelProfile], catalog: Catalog) -> Iterator[Proposal]:
+    known = catalog.model_id(target.id) or target.id
+    for head in catalog.heads_for(known):
+        yield _head_proposal(head, catalog, via=None)
+    for relative in relatives:
+        for head in catalog.heads_for(relative.id):
+            yield _head_proposal(head, catalog, via=relative.id)
+
+
+def _head_proposal(head: Head, catalog: Catalog, via: str | None) -> Proposal:
+    return Proposal(method=head.method, origin="catalogue", head=head, via=via)
+
+
+def _why_not_worth_a_line(target: ModelProfile, record: Record, catalog: Catalog) -> str | None:
+    """A reason to leave a catalogued model out of the list, or None to judge it."""
+    if _not_smaller(target, record):
+        return "not smaller than the target"
+    if record.get("family") == target.family and target.family is not None:
+        return None
+    if shares_text(target, record, catalog):
+        return None
+    if record.get("vocab_size") == target.vocab_size and target.vocab_size is not None:
+        return None
+    return "another vocabulary"
+
+
+def _not_smaller(target: ModelProfile, record: Record) -> bool:
+    """Whether a model reads as much per token as the target, or more."""
+    theirs = record.get("params_active") or record.get("params_text") or record.get("params_total")
+    ours = target.params_active or target.params_text or target.params_total
+    return theirs is not None and ours is not None and theirs >= ours
+
+
+def shares_text(target: ModelProfile, record: Record, catalog: Catalog) -> bool:
+    """Whether a catalogued model's ordinary tokens have the ids of the target's, as far as the catalogue knows."""
+    key, own = record.get("tokenizer"), target.tokenizer
+    if key is None or own is None:
+        return False
+    other = catalog.tokenizer(key)
+    if other is None:
+        return False
+    if own.core is not None and other.core is not None:
+        return own.core == other.core
+    return own.key == other.key or (own.family is not None and own.family == other.family)
+
+
+def _head_method(draft: ModelProfile) -> str:
+    name = f"{draft.architecture or ''} {draft.name}".lower()
+    for mark, method in (
+        ("eagle3", "eagle3"),
+        ("eagle-3", "eagle3"),
+        ("eagle", "eagle"),
+        ("medusa", "medusa"),
+        ("mlpspeculator", "mlp_speculator"),
+        ("dflash", "dflash"),
+        ("dspark", "dspark"),
+        ("mtp", "mtp"),
+    ):
+        if mark in name:
+            return method
+    return "eagle"
+
+
+def _head_of(draft: ModelProfile) -> Head:
+    return Head(
+        id=draft.id,
+        method=_head_method(draft),
+        target=draft.head_for or "unknown",
+        params=draft.params_total,
+        num_hidden_layers=draft.num_hidden_layers,
+        hidden_size=draft.hidden_size,
+        vocab_size=draft.vocab_size,
+        max_position_embeddings=draft.max_position_embeddings,
+        license=draft.license,
+        confidence="config-read",
+    )

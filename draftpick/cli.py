@@ -1,0 +1,352 @@
+"""The command line: parse, call one function, render, exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftpick import __version__
+from draftpick.errors import DraftpickError
+from draftpick.options import (
+    AsJson,
+    Config,
+    DeviceName,
+    Draft,
+    DraftQuantization,
+    Drafts,
+    Dtype,
+    EngineName,
+    Everything,
+    ExitZero,
+    Explain,
+    Format,
+    Ignore,
+    Images,
+    ModelLength,
+    NoColor,
+    Offline,
+    Output,
+    OutputFormat,
+    Overlay,
+    Quantization,
+    Quiet,
+    RemoteCode,
+    Revision,
+    RulesFile,
+    Select,
+    Sequences,
+    SpecTokens,
+    Target,
+    TensorParallel,
+    merged,
+    setting,
+)
+
+if TYPE_CHECKING:
+    from draftpick.advice import Advice
+    from draftpick.candidates import Resolve
+    from draftpick.catalog import Catalog
+    from draftpick.choices import RuleChoices
+    from draftpick.models.profile import ModelProfile
+
+BUG, INTERRUPTED = 70, 130
+
+app = typer.Typer(
+    name="draftpick",
+    help="Which draft model to put in front of a target for speculative decoding, in which engine, or none.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"draftpick {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _draftpick(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(rich_help_panel="Choose", epilog="Example: draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend -tp 4")
+def recommend(
+    target: Target,
+    draft_model: Drafts = None,
+    engine: EngineName = None,
+    device: DeviceName = None,
+    tensor_parallel_size: TensorParallel = None,
+    max_model_len: ModelLength = None,
+    max_num_seqs: Sequences = None,
+    num_speculative_tokens: SpecTokens = None,
+    dtype: Dtype = None,
+    quantization: Quantization = None,
+    draft_quantization: DraftQuantization = None,
+    images: Images = None,
+    revision: Revision = None,
+    trust_remote_code: RemoteCode = None,
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    rules_file: RulesFile = None,
+    config: Config = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    explain: Explain = None,
+    everything: Everything = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """Rank the drafts for a target, with the reason for each, and say which look right but are not."""
+    options = merged(dict(locals()))
+    from draftpick.advice import recommend
+
+    catalog, resolve = _sources(options)
+    where = setting(options, catalog)
+    profile = resolve(target, options["revision"])
+    advice = recommend(
+        profile,
+        where,
+        catalog,
+        resolve,
+        drafts=options["draft_model"] or (),
+        extra=() if options["draft_model"] else _found_outside(profile, catalog, options),
+        choices=_rule_choices(options),
+        everything=bool(options["everything"]),
+    )
+    _answer(advice, options)
+
+
+@app.command(rich_help_panel="Choose", epilog="Example: draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8")
+def check(
+    target: Target,
+    draft: Draft,
+    engine: EngineName = None,
+    device: DeviceName = None,
+    tensor_parallel_size: TensorParallel = None,
+    max_model_len: ModelLength = None,
+    max_num_seqs: Sequences = None,
+    num_speculative_tokens: SpecTokens = None,
+    dtype: Dtype = None,
+    quantization: Quantization = None,
+    draft_quantization: DraftQuantization = None,
+    images: Images = None,
+    revision: Revision = None,
+    trust_remote_code: RemoteCode = None,
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    rules_file: RulesFile = None,
+    config: Config = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """Judge one pair: every finding, and the verdict of every engine."""
+    options = merged(dict(locals()))
+    from draftpick.advice import check
+
+    catalog, resolve = _sources(options)
+    where = setting(options, catalog)
+    profile = resolve(target, options["revision"])
+    _answer(check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
+
+
+@app.command(rich_help_panel="Look up")
+def rules(
+    name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
+    no_color: NoColor = None,
+) -> None:
+    """What the rules check, why, and what to do about it."""
+    from draftpick.report.rules import all_rules, one_rule
+
+    text = all_rules(**_screen(no_color)) if name is None else one_rule(name, **_screen(no_color))
+    _write(text, None)
+
+
+catalog_app = typer.Typer(help="The models, heads, tokenizers, engines and devices that draftpick knows.", no_args_is_help=True)
+app.add_typer(catalog_app, name="catalog", rich_help_panel="Look up")
+
+
+@catalog_app.command("list")
+def catalog_list(
+    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines or devices.")] = "models",
+    family: Annotated[str | None, typer.Option(help="Only this family.", show_default=False)] = None,
+    catalog_folder: Overlay = None,
+    json: AsJson = False,
+    output: Output = None,
+    no_color: NoColor = None,
+) -> None:
+    """List what the catalogue holds."""
+    from draftpick.catalog import load
+    from draftpick.report.catalog import listing
+
+    _write(listing(load(catalog_folder), kind, family=family, as_json=json, **_screen(no_color)), output)
+
+
+@catalog_app.command("show")
+def catalog_show(
+    name: Annotated[str, typer.Argument(help="A model, head, tokenizer, engine or device.", show_default=False)],
+    catalog_folder: Overlay = None,
+    json: AsJson = False,
+    output: Output = None,
+    no_color: NoColor = None,
+) -> None:
+    """Show one record with its source, the date it was checked, and which fields are uncertain."""
+    from draftpick.catalog import load
+    from draftpick.report.catalog import one_record
+
+    _write(one_record(load(catalog_folder), name, as_json=json, **_screen(no_color)), output)
+
+
+@catalog_app.command("validate")
+def catalog_validate(
+    folder: Annotated[Path | None, typer.Argument(help="An overlay; without it, the whole catalogue.", show_default=False)] = None,
+) -> None:
+    """Check records against their schema, and parameter counts against the dimensions."""
+    from draftpick.report.catalog import validation
+
+    text, passed = validation(folder)
+    _write(text, None)
+    raise typer.Exit(0 if passed else 2)
+
+
+@catalog_app.command("add")
+def catalog_add(
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file or hub id.", show_default=False)],
+    model_id: Annotated[str | None, typer.Option("--id", help="Id to file it under.", show_default=False)] = None,
+    catalog_folder: Overlay = None,
+    revision: Revision = None,
+    offline: Offline = None,
+) -> None:
+    """Write what a model's files say into an overlay, by default the one in your configuration folder."""
+    from draftpick.catalog import user_folder
+    from draftpick.files import add_to_overlay
+
+    folder = catalog_folder or user_folder()
+    catalog, resolve = _sources({"catalog_folder": catalog_folder, "offline": offline})
+    path = add_to_overlay(resolve(model, revision), folder, catalog, model_id=model_id)
+    typer.echo(f"written to {path}", err=True)
+
+
+# ---------------------------------------------------------------------- shared by the commands
+
+
+def _sources(options: dict[str, Any]) -> tuple[Catalog, Resolve]:
+    from draftpick.catalog import load
+    from draftpick.models import resolve
+
+    catalog = load(options["catalog_folder"])
+    offline = bool(options["offline"]) or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+    def find(name: str, revision: str | None = None) -> ModelProfile:
+        return resolve(name, catalog, revision=revision, offline=offline)
+
+    return catalog, find
+
+
+def _found_outside(target: ModelProfile, catalog: Catalog, options: dict[str, Any]) -> list[ModelProfile]:
+    from draftpick.models.sources import outside
+
+    return outside(target, catalog, offline=bool(options["offline"]))
+
+
+def _rule_choices(options: dict[str, Any]) -> RuleChoices:
+    from draftpick.choices import RuleChoices, load_rules_file
+
+    base = load_rules_file(options["rules_file"]) if options["rules_file"] else RuleChoices()
+    return base.with_options(options["select"] or (), options["ignore"] or ())
+
+
+def _answer(advice: Advice, options: dict[str, Any]) -> None:
+    """Render, write, and exit with the code of the answer."""
+    wanted = Format.json if options["json"] else options["output_format"] or Format.table
+    _write(_rendered(advice, wanted, options), options["output"])
+    raise typer.Exit(0 if options["exit_zero"] else advice.exit_code)
+
+
+def _rendered(advice: Advice, wanted: Format, options: dict[str, Any]) -> str:
+    explain, everything = bool(options.get("explain")), bool(options.get("everything"))
+    if wanted is Format.json:
+        from draftpick.report import json
+
+        return json.render(advice) + "\n"
+    if wanted is Format.markdown:
+        from draftpick.report import markdown
+
+        return markdown.render(advice, explain=explain, everything=everything)
+    from draftpick.report import table
+
+    return table.render(advice, **_screen(options["no_color"], options["output"]), explain=explain, everything=everything)
+
+
+def _screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]:
+    """Width and colour of where the text goes; no terminal has neither."""
+    if output is not None or not sys.stdout.isatty():
+        return {"width": None, "color": False}
+    import shutil
+
+    return {"width": shutil.get_terminal_size().columns, "color": not (no_color or os.environ.get("NO_COLOR"))}
+
+
+def _write(text: str, output: Path | None) -> None:
+    """Write to a file, whole or not at all, or to stdout."""
+    if output is not None:
+        from draftpick.atomic import write_text
+
+        write_text(output, text)
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`). Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def main() -> None:
+    """Entry point: runs a command and turns failures into one line, a hint and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A locale without UTF-8 must not turn an answer into a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except DraftpickError as error:
+        _complain(error.message, error.hint)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # the last resort: a bug must not look like bad input
+        if os.environ.get("DRAFTPICK_DEBUG"):
+            raise
+        _complain(
+            f"this is a bug in draftpick {__version__}: {type(error).__name__}: {error}",
+            "run again with DRAFTPICK_DEBUG=1 and report the traceback with the command you typed",
+        )
+        sys.exit(BUG)
+
+
+def _complain(message: str, hint: str) -> None:
+    from draftpick.report.text import printable
+
+    sys.stderr.write(f"error: {printable(message)}\n")
+    if hint:
+        sys.stderr.write(f"hint: {printable(hint)}\n")

@@ -1,0 +1,224 @@
+"""Options that commands share: spelled once, and the file that may set them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from draftpick.catalog import Catalog
+from draftpick.errors import InvalidFile, UsageError
+from draftpick.pair import Setting
+
+
+class Format(str, Enum):
+    """How an answer is written."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+
+
+_WHERE, _RULES, _OUTPUT = "Where the pair runs", "Rules", "Output"
+
+Target = Annotated[str, typer.Argument(help="Hub id, local folder, GGUF file or catalogue alias.", show_default=False)]
+Draft = Annotated[str, typer.Argument(help="The draft: a model or a published head.", show_default=False)]
+Drafts = Annotated[
+    list[str] | None,
+    typer.Option("--draft-model", "-d", help="Judge only this draft; repeat for several.", show_default=False),
+]
+EngineName = Annotated[
+    str | None,
+    typer.Option("--engine", help="NAME or NAME@VERSION, as vllm-ascend@0.18.0.", rich_help_panel=_WHERE),
+]
+DeviceName = Annotated[
+    str | None,
+    typer.Option("--device", help="Device key or product name, as 910b3.", rich_help_panel=_WHERE),
+]
+TensorParallel = Annotated[
+    int | None,
+    typer.Option("--tensor-parallel-size", "-tp", min=1, max=1024, help="Devices a model is split over.", rich_help_panel=_WHERE),
+]
+ModelLength = Annotated[
+    int | None,
+    typer.Option("--max-model-len", min=1, max=1 << 30, help="Longest context in tokens.", rich_help_panel=_WHERE),
+]
+Sequences = Annotated[
+    int | None,
+    typer.Option("--max-num-seqs", min=1, max=1 << 20, help="Sequences served at once.", rich_help_panel=_WHERE),
+]
+SpecTokens = Annotated[
+    int | None,
+    typer.Option("--num-speculative-tokens", "-k", min=1, max=64, help="Tokens drafted per step.", rich_help_panel=_WHERE),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option("--dtype", help="bfloat16, float16 or float32, if not the checkpoint's.", rich_help_panel=_WHERE),
+]
+Quantization = Annotated[
+    str | None,
+    typer.Option("--quantization", help="Quantisation of the target, as awq or w8a8.", rich_help_panel=_WHERE),
+]
+DraftQuantization = Annotated[
+    str | None,
+    typer.Option("--draft-quantization", help="Quantisation of the draft.", rich_help_panel=_WHERE),
+]
+Images = Annotated[
+    bool | None,
+    typer.Option("--images/--no-images", help="Whether requests carry images.", show_default=False, rich_help_panel=_WHERE),
+]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", help="Revision of the target.", rich_help_panel="Models"),
+]
+RemoteCode = Annotated[
+    bool | None,
+    typer.Option(
+        "--trust-remote-code/--no-trust-remote-code",
+        help="The engine would run a model's own code. draftpick itself never does.",
+        show_default=False,
+        rich_help_panel="Models",
+    ),
+]
+Offline = Annotated[
+    bool | None,
+    typer.Option("--offline/--online", help="Never ask a model hub (also HF_HUB_OFFLINE=1).", show_default=False, rich_help_panel="Models"),
+]
+Overlay = Annotated[
+    Path | None,
+    typer.Option("--catalog", help="Folder with catalogue rows of your own.", rich_help_panel="Models"),
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option("--select", help="Run only this rule; repeat for several.", rich_help_panel=_RULES, show_default=False),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", help="RULE=reason: show the finding, do not count it.", rich_help_panel=_RULES, show_default=False),
+]
+RulesFile = Annotated[
+    Path | None,
+    typer.Option("--rules-file", help="TOML with [weights], [ignore] and select.", rich_help_panel=_RULES),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="TOML that sets any of these options; the command line wins.", rich_help_panel=_OUTPUT),
+]
+OutputFormat = Annotated[
+    Format | None,
+    typer.Option("--format", help="How to write the answer.", rich_help_panel=_OUTPUT),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write to this file instead of stdout.", rich_help_panel=_OUTPUT),
+]
+Explain = Annotated[
+    bool | None,
+    typer.Option("--explain/--no-explain", help="Show every finding.", show_default=False, rich_help_panel=_OUTPUT),
+]
+Everything = Annotated[
+    bool | None,
+    typer.Option("--all/--no-all", help="Judge and show the whole catalogue.", show_default=False, rich_help_panel=_OUTPUT),
+]
+ExitZero = Annotated[
+    bool | None,
+    typer.Option("--exit-zero/--no-exit-zero", help="Exit with 0 also when the answer is no.", show_default=False, rich_help_panel=_OUTPUT),
+]
+Quiet = Annotated[
+    bool | None,
+    typer.Option("--quiet/--no-quiet", "-q", help="No hints on stderr.", show_default=False, rich_help_panel=_OUTPUT),
+]
+NoColor = Annotated[
+    bool | None,
+    typer.Option("--no-color/--color", help="No colours (also NO_COLOR=1).", show_default=False, rich_help_panel=_OUTPUT),
+]
+
+MAX_CONFIG_FILE = 1_000_000
+_INTEGERS = {
+    "tensor_parallel_size": (1, 1024),
+    "max_model_len": (1, 1 << 30),
+    "max_num_seqs": (1, 1 << 20),
+    "num_speculative_tokens": (1, 64),
+}
+_SWITCHES = {"images", "trust_remote_code", "offline", "explain", "everything", "exit_zero", "quiet", "no_color"}
+_LISTS = {"draft_model", "select", "ignore"}
+_SPELLINGS = {"all": "everything"}
+
+
+def merged(command_line: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command with those of its `--config` file below them.
+
+    Raises UsageError or InvalidFile for a file that is not there or says something no option means.
+    """
+    path = command_line.pop("config", None)
+    if path is None:
+        return command_line
+    values = dict(command_line)
+    for key, value in _read_config(path).items():
+        name = _SPELLINGS.get(key.replace("-", "_"), key.replace("-", "_"))
+        if name not in command_line or name in ("target", "draft"):
+            raise UsageError(f"{path}: unknown option {key!r}", _near(key, command_line))
+        if values[name] is None:
+            values[name] = _checked(path, key, name, value)
+    return values
+
+
+def _read_config(path: Path) -> Mapping[str, Any]:
+    from draftpick.catalog_index import read_toml
+
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file", "name an existing TOML file with --config")
+    if path.stat().st_size > MAX_CONFIG_FILE:
+        raise InvalidFile(f"{path}: larger than {MAX_CONFIG_FILE:,} bytes", "that is no file of options")
+    return read_toml(path)
+
+
+def _checked(path: Path, key: str, name: str, value: Any) -> Any:
+    if name in _INTEGERS:
+        low, high = _INTEGERS[name]
+        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        wanted = f"a whole number from {low} to {high}"
+    elif name in _SWITCHES:
+        fits, wanted = isinstance(value, bool), "true or false"
+    elif name in _LISTS:
+        fits, wanted = isinstance(value, list) and all(isinstance(item, str) for item in value), "a list of texts"
+    else:
+        fits, wanted = isinstance(value, str), "a text"
+    if not fits:
+        raise InvalidFile(f"{path}: {key} = {value!r}", f"{key} takes {wanted}")
+    if name == "output_format":
+        if value not in Format.__members__:
+            raise InvalidFile(f"{path}: {key} = {value!r}", f"{key} is one of {', '.join(Format.__members__)}")
+        return Format(value)
+    return Path(value) if name in ("catalog_folder", "rules_file", "output") else value
+
+
+def _near(key: str, known: Mapping[str, Any]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key.replace("-", "_"), known, n=1)
+    return f"did you mean {near[0].replace('_', '-')}?" if near else "options have the names of the command line, without dashes before"
+
+
+def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
+    """Where the pair runs, from the options of a command."""
+    return Setting(
+        engine=catalog.engine(values["engine"]) if values["engine"] else None,
+        device=catalog.device(values["device"]) if values["device"] else None,
+        tensor_parallel_size=values["tensor_parallel_size"] or 1,
+        max_model_len=values["max_model_len"],
+        max_num_seqs=values["max_num_seqs"],
+        num_spec_tokens=values["num_speculative_tokens"],
+        dtype=values["dtype"],
+        quantization=values["quantization"],
+        draft_quantization=values["draft_quantization"],
+        images=values["images"],
+        trust_remote_code=bool(values["trust_remote_code"]),
+    )

@@ -1,0 +1,1 @@
+"""Renderings of an advice. Each takes the finished advice and returns text; none prints."""

@@ -1,0 +1,161 @@
+"""The JSON document that others build on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from draftpick import __version__
+from draftpick.advice import Advice, num_spec_tokens, why
+from draftpick.assess import Assessment
+from draftpick.models.profile import ModelProfile
+from draftpick.models.tokenizer import Relation
+from draftpick.pair import Setting
+
+SCHEMA_VERSION = "1"
+
+
+def render(advice: Advice) -> str:
+    """The document as text, stable from run to run."""
+    return json.dumps(document(advice), ensure_ascii=False, indent=2)
+
+
+def document(advice: Advice) -> dict[str, Any]:
+    """The document as plain values."""
+    decision, setting = advice.decision, advice.setting
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "draftpick", "version": __version__, "catalog_date": advice.catalog_date},
+        "command": advice.command,
+        "target": model(advice.target),
+        "device": _device(setting),
+        "engine": {"id": setting.engine.key, "version": setting.engine.version} if setting.engine else None,
+        "workload": _workload(setting),
+        "decision": {
+            "action": decision.action,
+            "method": decision.method,
+            "draft": decision.draft,
+            "num_spec_tokens": decision.num_spec_tokens,
+            "speedup": None,
+            "evidence": decision.evidence,
+            "sentence": decision.sentence,
+        },
+        "candidates": [candidate(place, found) for place, found in enumerate(advice.assessments, start=1)],
+        "left_out": dict(advice.left_out),
+    }
+
+
+def candidate(place: int, found: Assessment) -> dict[str, Any]:
+    """One candidate with its findings and the verdict of every engine."""
+    proposal = found.proposal
+    return {
+        "rank": place,
+        "draft": proposal.id,
+        "method": proposal.method,
+        "origin": proposal.origin,
+        "via": proposal.via,
+        "viable": found.viable,
+        "score": round(found.score, 1),
+        "coverage": round(found.coverage, 3),
+        "reason": why(found),
+        "model": model(proposal.draft) if proposal.draft is not None else None,
+        "tokenizer": tokenizer(found),
+        "findings": [
+            {
+                "rule": finding.rule,
+                "outcome": finding.outcome,
+                "message": finding.message,
+                "evidence": dict(finding.evidence),
+                **({"ignored_because": finding.ignored_because} if finding.ignored_because is not None else {}),
+            }
+            for finding in found.findings
+        ],
+        "acceptance": None,
+        "cost": None,
+        "plan": {"num_spec_tokens": num_spec_tokens(found)},
+        "memory": None,
+        "engines": {
+            key: {"verdict": found_there.verdict, "version": found_there.version, "reasons": list(found_there.reasons)}
+            for key, found_there in found.engines.all.items()
+        },
+    }
+
+
+def model(profile: ModelProfile) -> dict[str, Any]:
+    """What is known of one model; unknown is null."""
+    return {
+        "id": profile.id,
+        "origin": profile.origin,
+        "revision": profile.revision,
+        "architecture": profile.architecture,
+        "params_total": profile.params_total,
+        "params_active": profile.params_active,
+        "params_read": profile.params_read,
+        "num_hidden_layers": profile.num_hidden_layers,
+        "vocab_size": profile.vocab_size,
+        "max_position_embeddings": profile.max_position_embeddings,
+        "dtype": profile.dtype,
+        "quantization": profile.quantization,
+        "tokenizer": profile.tokenizer.key if profile.tokenizer is not None else None,
+        "license": profile.license,
+        "gated": profile.gated,
+        "uncertain": sorted(profile.uncertain),
+    }
+
+
+def tokenizer(found: Assessment) -> dict[str, Any] | None:
+    """How the two tokenizers relate, with the three sizes of each; null where the proposal has none of its own."""
+    draft = found.proposal.draft
+    if draft is None:
+        return None
+    relation = found.relation
+    return {
+        "relation": relation.kind if relation is not None else "unknown",
+        "verified": relation.verified if relation is not None else False,
+        "reason": relation.reason if relation is not None else "a tokenizer is not known",
+        "first_difference": _difference(relation),
+        "same_cut": relation.same_cut if relation is not None else None,
+        "only_target": list(relation.only_target) if relation is not None else [],
+        "only_draft": list(relation.only_draft) if relation is not None else [],
+        "renamed": list(relation.renamed) if relation is not None else [],
+        "target": _sizes(found.pair.target),
+        "draft": _sizes(draft),
+    }
+
+
+def _difference(relation: Relation | None) -> dict[str, Any] | None:
+    if relation is None or relation.first_difference is None:
+        return None
+    first = relation.first_difference
+    return {"id": first.id, "target": first.target, "draft": first.draft}
+
+
+def _sizes(profile: ModelProfile) -> dict[str, int | None]:
+    own = profile.tokenizer
+    return {
+        "base_ids": own.base_ids if own is not None else None,
+        "named_ids": own.named_ids if own is not None else None,
+        "highest_id": own.highest_id if own is not None else None,
+        "embedding_rows": profile.vocab_size,
+    }
+
+
+def _device(setting: Setting) -> dict[str, Any] | None:
+    if setting.device is None:
+        return None
+    return {
+        "id": setting.device.key,
+        "name": setting.device.name,
+        "count": setting.tensor_parallel_size,
+        "memory_bytes": setting.device.memory_bytes,
+    }
+
+
+def _workload(setting: Setting) -> dict[str, Any]:
+    return {
+        "max_model_len": setting.max_model_len,
+        "max_num_seqs": setting.max_num_seqs,
+        "num_spec_tokens": setting.num_spec_tokens,
+        "temperature": setting.temperature,
+        "images": setting.images,
+    }

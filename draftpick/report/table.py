@@ -1,0 +1,198 @@
+"""The answer as a person reads it in a terminal or a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from draftpick.advice import Advice, num_spec_tokens, why, why_not
+from draftpick.assess import Assessment
+from draftpick.report.text import printable, ratio, size_of
+
+STYLES = {
+    "ok": "green",
+    "warn": "yellow",
+    "reject": "red",
+    "skip": "dim",
+    "accepted": "green",
+    "care": "yellow",
+    "refused": "red",
+    "unknown": "dim",
+}
+VIABLE_SHOWN = 9
+REJECTED_SHOWN = 9
+UNCUT = 100_000
+"""Width for output that no terminal shows: a pipe gets whole lines."""
+
+
+def render(advice: Advice, *, width: int | None, color: bool, explain: bool = False, everything: bool = False) -> str:
+    """The whole answer. `width` is the terminal's; None: not a terminal, nothing is cut or wrapped."""
+    buffer = StringIO()
+    console = Console(
+        file=buffer,
+        width=width or UNCUT,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        legacy_windows=False,
+    )
+    for part in _parts(advice, explain, everything):
+        console.print(part, soft_wrap=width is None and isinstance(part, Text))
+    return buffer.getvalue()
+
+
+def _parts(advice: Advice, explain: bool, everything: bool) -> Iterable[RenderableType]:
+    yield Text(printable(advice.decision.sentence), style="bold")
+    if advice.command == "check":
+        yield from _pair(advice.assessments[0])
+    else:
+        yield from _ranking(advice, explain, everything)
+    yield Text("")
+    yield Text(_footer(advice), style="dim")
+
+
+def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[RenderableType]:
+    viable = advice.viable if everything else advice.viable[:VIABLE_SHOWN]
+    shown = [*viable, *(found for found in advice.draft_free if found.viable)]
+    if shown:
+        yield Text("")
+        yield _candidates_table(advice, shown)
+    if len(viable) < len(advice.viable):
+        yield Text(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
+    rejected = sorted(advice.rejected, key=_looks_right)
+    listed = rejected if everything else rejected[:REJECTED_SHOWN]
+    if listed:
+        yield Text("")
+        yield Text("Look right, but do not fit:")
+        yield _rejected_table(listed)
+    if len(listed) < len(rejected):
+        yield Text(_the_rest(rejected[len(listed) :]), style="dim")
+    if advice.left_out:
+        counts = ", ".join(f"{number} {reason}" for reason, number in sorted(advice.left_out.items()))
+        yield Text(f"Not listed one by one: {counts}.", style="dim")
+    if explain:
+        for found in [*shown, *listed]:
+            yield Text("")
+            yield Text(printable(found.proposal.label), style="bold")
+            yield _findings_table(found)
+
+
+def _candidates_table(advice: Advice, shown: Sequence[Assessment]) -> Table:
+    table = _table()
+    table.add_column("#", justify="right")
+    table.add_column("draft", overflow="fold", ratio=5)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    table.add_column("k", justify="right", no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("engine", no_wrap=True)
+    table.add_column("what matters most", overflow="fold", ratio=8)
+    for place, found in enumerate(shown, start=1):
+        verdict = found.verdict
+        table.add_row(
+            str(place),
+            printable(_name(found)),
+            size_of(found.proposal),
+            ratio(advice.target, found.proposal),
+            str(num_spec_tokens(found) or "-"),
+            f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
+            Text(_engine_cell(found), style=STYLES[verdict.verdict] if verdict else ""),
+            printable(why(found)),
+        )
+    return table
+
+
+def _rejected_table(listed: Sequence[Assessment]) -> Table:
+    table = _table(show_header=False)
+    table.add_column("draft", overflow="fold", ratio=4)
+    table.add_column("why not", overflow="fold", ratio=9)
+    for found in listed:
+        table.add_row(printable(_name(found)), printable(why_not(found)))
+    return table
+
+
+def _pair(found: Assessment) -> Iterable[RenderableType]:
+    yield Text(f"score {found.score:.0f} of 100, {found.coverage:.0%} of what matters could be judged", style="dim")
+    yield Text("")
+    yield _findings_table(found)
+    yield Text("")
+    yield _engine_matrix(found)
+
+
+def _findings_table(found: Assessment) -> Table:
+    table = _table()
+    table.add_column("finding", no_wrap=True)
+    table.add_column("rule", no_wrap=True)
+    table.add_column("what was seen", overflow="fold", ratio=1)
+    for finding in sorted(found.findings, key=lambda one: (_SEVERITY[one.outcome], -one.weight, one.rule)):
+        message = finding.message
+        if finding.ignored_because is not None:
+            message += f" (ignored: {finding.ignored_because})"
+        table.add_row(Text(finding.outcome, style=STYLES[finding.outcome]), finding.rule, printable(message))
+    return table
+
+
+_SEVERITY = {"reject": 0, "warn": 1, "ok": 2, "skip": 3}
+
+
+def _engine_matrix(found: Assessment) -> Table:
+    table = _table()
+    table.add_column("engine", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("why", overflow="fold", ratio=1)
+    for key, verdict in found.engines.all.items():
+        table.add_row(
+            f"{key} {printable(verdict.version)}",
+            Text(verdict.verdict, style=STYLES[verdict.verdict]),
+            printable("; ".join(verdict.reasons)),
+        )
+    return table
+
+
+def _table(*, show_header: bool = True) -> Table:
+    return Table(box=None, show_header=show_header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0), expand=False)
+
+
+def _name(found: Assessment) -> str:
+    proposal = found.proposal
+    via = f" (made for {proposal.via})" if proposal.via else ""
+    kind = f" [{proposal.method}]" if proposal.head is not None else ""
+    return f"{proposal.label}{kind}{via}"
+
+
+def _engine_cell(found: Assessment) -> str:
+    verdict = found.verdict
+    return "" if verdict is None else f"{verdict.engine}: {verdict.verdict}"
+
+
+def _looks_right(found: Assessment) -> tuple[object, ...]:
+    """Order of the rejected: the same text ids first, then the likeness of size; the one a person would try comes first."""
+    relation = found.relation
+    ours, draft = found.pair.target.params_read, found.proposal.draft
+    theirs = draft.params_read if draft is not None else None
+    off = abs(ours / theirs - 7.0) if ours and theirs else 1e9
+    return (relation is None or not relation.same_language_ids, off, found.proposal.label)
+
+
+def _the_rest(rejected: Sequence[Assessment]) -> str:
+    reasons: dict[str, int] = {}
+    for found in rejected:
+        reason = max(found.rejections, key=lambda one: one.weight).rule if found.rejections else "refused by the engine"
+        reasons[reason] = reasons.get(reason, 0) + 1
+    counts = ", ".join(f"{reason} {number}" for reason, number in sorted(reasons.items(), key=lambda item: -item[1]))
+    return f"… and {len(rejected)} more that do not fit: {counts} (--all shows them)"
+
+
+def _footer(advice: Advice) -> str:
+    engine = advice.setting.engine
+    place = f"engine {engine.key} {printable(engine.version)}" if engine else "no engine named: the first that takes a draft is shown"
+    device = f", device {advice.setting.device.key}" if advice.setting.device else ""
+    return f"{place}{device}; catalogue of {advice.catalog_date}; nothing was run."
+
+

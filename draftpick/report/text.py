@@ -1,0 +1,42 @@
+"""Names and texts of models, made safe and short for people to read."""
+
+from __future__ import annotations
+
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Proposal
+
+# What a terminal or a browser acts on instead of showing: control characters and bidirectional overrides.
+_INVISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    code: f"\\u{code:04x}" for code in (0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+}
+
+
+def printable(text: str) -> str:
+    """Text on one line with everything invisible spelled out."""
+    return text.translate(_INVISIBLE).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def count(number: int | None) -> str:
+    """A number of parameters as people say it: 0.49B, 72.7B, 671B."""
+    if number is None:
+        return "?"
+    billions = number / 1e9
+    if billions < 0.95:
+        return f"{number / 1e6:.0f}M" if billions < 0.1 else f"{billions:.2f}B"
+    return f"{billions:.1f}B" if billions < 100 else f"{billions:.0f}B"
+
+
+def size_of(proposal: Proposal) -> str:
+    """The size of what a proposal adds."""
+    if proposal.draft is not None:
+        return count(proposal.draft.params_text or proposal.draft.params_total)
+    return count(proposal.head.params) if proposal.head is not None else "-"
+
+
+def ratio(target: ModelProfile, proposal: Proposal) -> str:
+    """How many times more parameters the target reads per token than the draft."""
+    draft = proposal.draft
+    if draft is None or not draft.params_read or not target.params_read:
+        return "-" if draft is None else "?"
+    times = target.params_read / draft.params_read
+    return f"{times:.0f}×" if times >= 9.95 else f"{times:.1f}×"

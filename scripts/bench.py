@@ -1,0 +1,94 @@
+"""Start-up and ranking time: `recommend` against a minimal typer app, and the whole catalogue as candidates.
+
+CPU seconds (user + sys) of whole processes, medians of ten pairs run in turn, byte-code present, file cache warm.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TARGET = "meta-llama/Llama-3.1-70B-Instruct"
+PAIRS = 10
+MINIMAL_APP = '''
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer()
+
+
+@app.command()
+def show(rows: int = 9) -> None:
+    """Print one table."""
+    table = Table(title="rows")
+    for name in ("draft", "size", "score", "reason"):
+        table.add_column(name)
+    for row in range(rows):
+        table.add_row(f"draft {row}", "1B", "90", "fits")
+    Console().print(table)
+
+
+@app.command()
+def other(name: str) -> None:
+    """Do nothing."""
+
+
+if __name__ == "__main__":
+    app()
+'''
+JUDGE_ALL = """
+import time
+from draftpick.advice import recommend
+from draftpick.catalog import load
+from draftpick.pair import Setting
+catalog = load()
+target = catalog.find("{target}")
+best = None
+for _ in range(5):
+    fresh = load()
+    start = time.perf_counter()
+    advice = recommend(target, Setting(engine=fresh.engine("vllm")), fresh, None, everything=True)
+    seconds = time.perf_counter() - start
+    best = seconds if best is None else min(best, seconds)
+print(len(advice.assessments), best)
+"""
+
+
+def cpu_seconds(command: list[str]) -> float:
+    before = os.times()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    after = os.times()
+    return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        minimal = Path(folder) / "minimal.py"
+        minimal.write_text(MINIMAL_APP)
+        ours = [sys.executable, "-m", "draftpick", "recommend", TARGET]
+        theirs = [sys.executable, str(minimal), "show"]
+        for command in (ours, theirs):
+            cpu_seconds(command)
+        pairs = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(PAIRS)]
+    recommend, minimal_app = (statistics.median(column) for column in zip(*pairs, strict=True))
+    import typer
+
+    print(f"typer {typer.__version__}, Python {sys.version.split()[0]}, {PAIRS} pairs, CPU seconds (user + sys), medians")
+    print(f"draftpick recommend {TARGET}: {recommend:.3f} s")
+    print(f"minimal typer app, one table of nine rows: {minimal_app:.3f} s")
+    print(f"ratio of medians: {recommend / minimal_app:.2f} (at most 1.30)")
+    start = time.perf_counter()
+    judged = subprocess.run([sys.executable, "-c", JUDGE_ALL.format(target=TARGET)], capture_output=True, text=True, check=True)
+    number, seconds = judged.stdout.split()
+    print(f"whole catalogue judged as candidates: {number} in {float(seconds):.3f} s (at most 0.200)")
+    print(f"(the benchmark itself took {time.perf_counter() - start:.1f} s for that)")
+
+
+if __name__ == "__main__":
+    main()
