@@ -31,7 +31,9 @@ def open_regular(path: Path) -> BinaryIO:
 def unreadable(path: Path | str, error: Exception) -> InvalidFile:
     """The error for a path the system refuses: no permission, a loop of links, a broken link."""
     reason = getattr(error, "strerror", None) or str(error)
-    return InvalidFile(f"{path} cannot be read: {reason}", "check that the path, its links and its permissions are right")
+    return InvalidFile(
+        f"{path} cannot be read: {reason}", "check that the path, its links and its permissions are right"
+    )
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

@@ -121,6 +121,7 @@ class Tensor(NamedTuple):
 
     @property
     def elements(self) -> int:
+        """Number of weights."""
         total = 1
         for size in self.shape:
             total *= size
@@ -220,7 +221,9 @@ class _Reader:
         if count > limit:
             raise self._error(f"it claims {count:,} {what}")
         if count * each > self.size - self.at:
-            raise self._error(f"it claims {count:,} {what}, but ends after {self.size:,} bytes (truncated in its header?)")
+            raise self._error(
+                f"it claims {count:,} {what}, but ends after {self.size:,} bytes (truncated in its header?)"
+            )
 
     def _take(self, length: int) -> bytes:
         end = self.at + length
