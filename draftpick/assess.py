@@ -90,7 +90,7 @@ def assess(target: ModelProfile, proposal: Proposal, setting: Setting, catalog: 
     """Judge one pair by facts."""
     pair = Pair(target=target, proposal=proposal, setting=setting, relation=relate(target, proposal, catalog))
     findings, score, coverage = judge(pair, choices)
-    return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines()))
+    return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines))
 
 
 def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relation | None:
@@ -101,7 +101,11 @@ def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relati
     ours, theirs = target.tokenizer, draft.tokenizer
     if ours is None or theirs is None:
         return None
-    known = catalog.measured_relation(ours.key, theirs.key)
+    if ours.tokens is not None and theirs.tokens is None:
+        theirs = catalog.full_tokenizer(theirs.key) or theirs
+    elif theirs.tokens is not None and ours.tokens is None:
+        ours = catalog.full_tokenizer(ours.key) or ours
+    known = catalog.measured_relation(ours, theirs)
     return compare(ours, theirs, target.vocab_size, draft.vocab_size, known=known)
 
 

@@ -36,6 +36,11 @@ def source_folder() -> Path | None:
     return folder if (folder / "families").is_dir() else None
 
 
+def packed_folder() -> Path:
+    """The catalogue's text files: those of the checkout, or those that came with the package."""
+    return source_folder() or _HERE / "_data" / "catalog"
+
+
 def user_folder() -> Path:
     """Where a user's own overlay lies."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
@@ -48,10 +53,7 @@ def _compiled(name: str) -> Any:
     if not path.is_file():
         from draftpick.catalog_index import compile_index
 
-        folder = source_folder()
-        if folder is None:
-            raise FileNotFoundError(f"{path} is missing: the installation is incomplete")
-        return compile_index(folder)[name]
+        return compile_index(packed_folder())[name]
     with open(path, "rb") as file:
         return json.loads(file.read())
 
@@ -179,13 +181,14 @@ class Catalog:
         """The catalogue key of the tokenizer with this `full` digest."""
         return self._index["tokenizers_by_full"].get(digest)
 
-    def measured_relation(self, target_key: str, draft_key: str) -> Record | None:
-        """The measured comparison of two catalogued tokenizers, seen from the target."""
-        return self._relations.get(f"{target_key}|{draft_key}")
-
-    @cached_property
-    def _relations(self) -> Mapping[str, Record]:
-        return _compiled("relations.json")  # type: ignore[no-any-return]
+    def measured_relation(self, target: Fingerprint, draft: Fingerprint) -> Mapping[str, str] | None:
+        """The measured comparison of two tokenizers that both have a fingerprint in the catalogue."""
+        if not target.full or not draft.full or target.full == draft.full:
+            return None
+        if target.full[:16] not in self._index["related"]:
+            return None
+        rows: Mapping[str, Mapping[str, str]] = _compiled(f"relations/{target.full[:16]}.json")
+        return rows.get(draft.full[:16])
 
     # ------------------------------------------------------------------ engines and devices
 
@@ -201,8 +204,10 @@ class Catalog:
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
 
-    def all_engines(self) -> list[Engine]:
-        return [self.engine(key) for key in self.engines]
+    @cached_property
+    def all_engines(self) -> tuple[Engine, ...]:
+        """Every engine, in the version the catalogue's facts hold for."""
+        return tuple(self.engine(key) for key in self.engines)
 
     def device(self, name: str) -> Device:
         """A device by key or alias. Raises UsageError for an unknown one."""

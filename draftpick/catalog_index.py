@@ -22,7 +22,6 @@ else:
 Record = dict[str, Any]
 
 HEAVY_TOKENIZER_FIELDS = ("control", "blocks", "sketch", "head")
-FILES = ("index.json", "tokenizers.json", "relations.json")
 
 
 def read_toml(path: Path) -> Record:
@@ -51,16 +50,18 @@ def compile_index(folder: Path) -> dict[str, Any]:
         _add_family(index, read_toml(path), origin=None)
     if (folder / "devices.toml").is_file():
         _add_devices(index, read_toml(folder / "devices.toml"))
+    relations = _relations(folder / "tokenizers" / "relations.csv")
+    index["related"] = sorted(Path(name).stem for name in relations)
     return {
         "index.json": _derive(index),
         "tokenizers.json": {key: _heavy(record) for key, record in tokenizers.items() if record.get("full")},
-        "relations.json": _relations(folder / "tokenizers" / "relations.csv"),
+        **relations,
     }
 
 
 def write_index(folder: Path, target: Path) -> None:
     """Compile `folder` and write the files into `target`."""
-    target.mkdir(parents=True, exist_ok=True)
+    (target / "relations").mkdir(parents=True, exist_ok=True)
     for name, content in compile_index(folder).items():
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         (target / name).write_text(text, encoding="utf-8")
@@ -159,11 +160,16 @@ def _heavy(record: Record) -> Record:
     }
 
 
-def _relations(path: Path) -> dict[str, Record]:
-    if not path.is_file():
-        return {}
-    with open(path, encoding="utf-8", newline="") as file:
-        return {f"{row['a']}|{row['b']}": row for row in csv.DictReader(file)}
+def _relations(path: Path) -> dict[str, dict[str, Record]]:
+    """One file for each tokenizer with its relations to all others, so that a run reads one and not all pairs."""
+    files: dict[str, dict[str, Record]] = {}
+    if path.is_file():
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                a, b = row["a_full"], row["b_full"]
+                files.setdefault(f"relations/{a}.json", {})[b] = row
+                files.setdefault(f"relations/{b}.json", {})[a] = row
+    return files
 
 
 def _plain(value: Any) -> Any:
@@ -173,3 +179,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value.isoformat() if isinstance(value, date) else value
+
+
+def is_current(folder: Path, compiled: Path) -> bool:
+    """Whether the compiled files say what the text files say."""
+    return all(
+        (compiled / name).is_file() and json.loads((compiled / name).read_text(encoding="utf-8")) == json.loads(json.dumps(content))
+        for name, content in compile_index(folder).items()
+    )
+
+
+if __name__ == "__main__":
+    _root = Path(__file__).parent.parent
+    write_index(_root / "catalog", _root / "draftpick" / "_data")

@@ -1,0 +1,188 @@
+"""What the catalogue holds, for a person or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from draftpick.catalog import Catalog, Record
+from draftpick.errors import UsageError
+from draftpick.report.text import count, printable
+
+KINDS = ("models", "heads", "tokenizers", "engines", "devices")
+
+
+def listing(catalog: Catalog, kind: str, *, family: str | None, as_json: bool, width: int | None, color: bool) -> str:
+    """All records of one kind, one a line."""
+    if kind not in KINDS:
+        near = get_close_matches(kind, KINDS, n=1)
+        raise UsageError(f"unknown kind {kind!r}", f"did you mean {near[0]}?" if near else f"one of {', '.join(KINDS)}")
+    records = _records(catalog, kind)
+    if family is not None:
+        records = {key: row for key, row in records.items() if str(row.get("family", "")).lower() == family.lower()}
+        if not records:
+            families = sorted({str(row["family"]) for row in _records(catalog, kind).values() if row.get("family")})
+            raise UsageError(f"no {kind} of a family {family!r}", f"families: {', '.join(families) or 'none'}")
+    if as_json:
+        return json.dumps([{"id": key, **row} for key, row in sorted(records.items())], ensure_ascii=False, indent=2) + "\n"
+    header, rows = _COLUMNS[kind](records)
+    return _table(header, rows, width, color) + f"\n{len(records)} {kind}; catalogue of {catalog.date}\n"
+
+
+def one_record(catalog: Catalog, name: str, *, as_json: bool, width: int | None, color: bool) -> str:
+    """One record with everything that is known of it and where that was read."""
+    kind, key, record = _find(catalog, name)
+    if as_json:
+        return json.dumps({"kind": kind[:-1], "id": key, **record}, ensure_ascii=False, indent=2) + "\n"
+    uncertain = set(record.get("uncertain", ()))
+    rows = [
+        (field, _value(value), "uncertain" if field in uncertain else "")
+        for field, value in record.items()
+        if field not in ("uncertain",)
+    ]
+    title = f"{kind[:-1]} {key}\n\n"
+    return printable(title.strip()) + "\n\n" + _table(("field", "value", ""), rows, width, color)
+
+
+def validation(folder: Path | None) -> tuple[str, bool]:
+    """The problems of the catalogue or an overlay, and whether none is an error."""
+    from draftpick.catalog import packed_folder
+    from draftpick.files import validate
+
+    checked = folder if folder is not None else packed_folder()
+    problems = validate(checked)
+    lines = [
+        f"{problem.severity}: {problem.file}: {problem.where}: {problem.message}" + (f" ({problem.fix})" if problem.fix else "")
+        for problem in problems
+    ]
+    errors = sum(problem.severity == "error" for problem in problems)
+    lines.append(f"{checked}: {errors} errors, {len(problems) - errors} warnings")
+    return "\n".join(printable(line) for line in lines) + "\n", errors == 0
+
+
+def _records(catalog: Catalog, kind: str) -> Mapping[str, Record]:
+    return {
+        "models": catalog.models,
+        "heads": catalog.heads,
+        "tokenizers": catalog.tokenizers,
+        "engines": catalog.engines,
+        "devices": catalog.devices,
+    }[kind]
+
+
+def _find(catalog: Catalog, name: str) -> tuple[str, str, Record]:
+    model_id = catalog.model_id(name)
+    if model_id is not None:
+        return "models", model_id, catalog.models[model_id]
+    head = catalog.head(name)
+    if head is not None:
+        return "heads", head.id, catalog.heads[head.id]
+    if name in catalog.tokenizers:
+        return "tokenizers", name, catalog.tokenizers[name]
+    for kind, look_up, rows in (
+        ("engines", catalog.engine, catalog.engines),
+        ("devices", catalog.device, catalog.devices),
+    ):
+        try:
+            key = look_up(name).key
+        except UsageError:
+            continue
+        return kind, key, rows[key]
+    near = catalog.nearest(name)
+    raise UsageError(f"the catalogue has no {name!r}", f"did you mean {', '.join(near)}?" if near else "`draftpick catalog list` shows all")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_value(item)}" for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(_value(item) for item in value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1_000_000:
+        return f"{value:,}"
+    return str(value)
+
+
+_Rows = tuple[Sequence[str], list[tuple[str, ...]]]
+
+
+def _models(records: Mapping[str, Record]) -> _Rows:
+    return ("model", "size", "active", "layers", "rows", "tokenizer", "context", "licence"), [
+        (
+            key,
+            count(row.get("params_total")),
+            count(row["params_active"]) if row.get("params_active") else "",
+            str(row.get("num_hidden_layers", "?")),
+            str(row.get("vocab_size", "?")),
+            str(row.get("tokenizer", "?")),
+            str(row.get("max_position_embeddings", "?")),
+            str(row.get("license", "?")),
+        )
+        for key, row in sorted(records.items(), key=lambda item: item[0].lower())
+    ]
+
+
+def _heads(records: Mapping[str, Record]) -> _Rows:
+    return ("head", "method", "target", "size", "pairing"), [
+        (key, row["method"], str(row.get("target", "?")), count(row.get("params")), str(row.get("confidence", "?")))
+        for key, row in sorted(records.items(), key=lambda item: item[0].lower())
+    ]
+
+
+def _tokenizers(records: Mapping[str, Record]) -> _Rows:
+    return ("tokenizer", "family", "named ids", "fingerprint", "confidence"), [
+        (
+            key,
+            str(row.get("family", "")),
+            str(row.get("named_ids", "?")),
+            str(row["core"])[:12] if row.get("core") else "none",
+            str(row.get("confidence", "?")),
+        )
+        for key, row in sorted(records.items())
+    ]
+
+
+def _engines(records: Mapping[str, Record]) -> _Rows:
+    return ("engine", "name", "facts hold for", "checked", "methods"), [
+        (
+            key,
+            str(row["name"]),
+            str(row["version"]),
+            str(row.get("checked", "?")),
+            ", ".join(name for name, method in row.get("methods", {}).items() if method.get("support") not in ("no", "unknown")),
+        )
+        for key, row in sorted(records.items())
+    ]
+
+
+def _devices(records: Mapping[str, Record]) -> _Rows:
+    return ("device", "name", "memory", "bf16", "also called"), [
+        (
+            key,
+            str(row.get("name", "")),
+            f"{row['memory_bytes'] / 2**30:.0f} GiB" if row.get("memory_bytes") else "?",
+            {True: "yes", False: "no"}.get(row.get("bf16"), "?"),  # type: ignore[arg-type]
+            ", ".join(row.get("aliases", ())),
+        )
+        for key, row in sorted(records.items())
+    ]
+
+
+_COLUMNS = {"models": _models, "heads": _heads, "tokenizers": _tokenizers, "engines": _engines, "devices": _devices}
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, color: bool) -> str:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(printable(cell) for cell in row))
+    buffer = StringIO()
+    Console(file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False).print(table)
+    return buffer.getvalue()
