@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draftpick.models.profile import ModelProfile
+from draftpick.models.tokenizer import Relation
 
 DRAFT_FREE = frozenset({"ngram", "suffix"})
 
@@ -109,6 +110,8 @@ class Pair:
     target: ModelProfile
     proposal: Proposal
     setting: Setting
+    relation: Relation | None = None
+    """How the draft's tokenizer relates to the target's; None where the proposal has none, or nobody compared them."""
 
     @property
     def draft(self) -> ModelProfile | None:

@@ -1,0 +1,207 @@
+"""The numbers that are choices, not facts: how much a rule weighs and where it starts to warn, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from draftpick.errors import InvalidFile, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A number somebody chose. A name without a dot is the weight of that rule, `rule.limit` one of its limits."""
+
+    name: str
+    value: float
+    why: str
+
+
+TABLE: tuple[Choice, ...] = (
+    # Weights. 10 decides about use or uselessness; 5 moves the speed-up by a lot; 2 by a little; 1 informs.
+    Choice("tokenizer-identity", 10, "without the same ids next to nothing is accepted"),
+    Choice("control-tokens", 2, "costs acceptance around templates and at the end of answers only"),
+    Choice("stop-tokens", 2, "costs one token per answer, and llama.cpp looks at bos and eos"),
+    Choice("text-cut", 2, "the draft sees the target's ids, so the cut only makes some tokens rare for it"),
+    Choice("embedding-rows", 3, "harmless for text, yet several engines refuse over it"),
+    Choice("swapped-roles", 1, "it rejects where it matters; passing it says little"),
+    Choice("self-draft", 2, "the target cannot be faster than itself; passing says little"),
+    Choice("size-ratio", 6, "cost per drafted token, the larger half of the speed-up's denominator"),
+    Choice("target-size", 4, "where a step is all launches, there is little to win"),
+    Choice("depth", 6, "launch-bound steps cost by layer, not by parameter"),
+    Choice("moe-verify", 2, "verifying several tokens wakes more experts than one token does"),
+    Choice("draft-length", 3, "a wrong number of tokens turns a good pair into a loss"),
+    Choice("architecture", 1, "informs: architecture acts through cost, not through the vocabulary"),
+    Choice("lineage", 5, "what both were trained on is the best fact about acceptance there is without measuring"),
+    Choice("tuning", 3, "a base draft does not know the answers' form"),
+    Choice("subject", 2, "a coder drafts prose less well, and the other way round"),
+    Choice("thinking-mode", 3, "the first part of a thinking answer is text the other mode never writes"),
+    Choice("changed-target", 3, "a target that was trained on moves away from drafts made for its base"),
+    Choice("made-for", 5, "trained on this very target's answers: the strongest prior for acceptance"),
+    Choice("licence", 1, "no matter of speed, yet a pair is only as free as its stricter half"),
+    Choice("context-length", 3, "beyond the draft's length there is no gain, or a crash in some versions"),
+    Choice("rope-scaling", 1, "matters in long contexts only"),
+    Choice("modality", 3, "a draft that does not see the image guesses blindly about it"),
+    Choice("mrope", 2, "several engines refuse such a draft outright"),
+    Choice("recurrent-state", 3, "where the state cannot be rolled back, drafting does not run or does not pay"),
+    Choice("quantization", 2, "moves the gain, seldom the acceptance"),
+    Choice("tensor-parallel", 5, "heads that do not divide stop the engine at start"),
+    Choice("dtype", 3, "a format the device lacks is converted, with a risk of overflow"),
+    Choice("file-format", 3, "a file the engine cannot read is no draft there"),
+    Choice("remote-code", 1, "code of its own has to be trusted, and often keeps a cache nobody can trim"),
+    Choice("head-target", 10, "a head reads the hidden states of one checkpoint"),
+    Choice("head-hidden-size", 8, "other widths do not multiply"),
+    Choice("head-vocabulary", 5, "a head speaks its target's ids"),
+    Choice("head-not-a-draft", 1, "it rejects where it matters; passing it says little"),
+    Choice("mtp-layers", 10, "no layers, no drafting"),
+    # Limits.
+    Choice("size-ratio.low", 3, "below, the draft's own steps eat the gain: a 2x pair lost 12 % at 66 % accepted"),
+    Choice("size-ratio.ideal-low", 5, "start of the customary range of 5 to 10 times"),
+    Choice("size-ratio.ideal-high", 10, "end of it; in 141 published groups the nearest to 7x won 34"),
+    Choice("size-ratio.high", 15, "beyond, acceptance tends to fall; small drafts still won 78 of those 141 groups"),
+    Choice("size-ratio.fade", 0.008, "times the squared e-folds above the ideal: 57x keeps 0.98, 1000x 0.83"),
+    Choice("size-ratio.floor", 0.5, "an enormous ratio is still no reason to leave a draft unmeasured"),
+    Choice("swapped-roles.fewer-bytes", 0.75, "a quantised copy reading under 3/4 of the bytes is weak, not swapped"),
+    Choice("target-size.small", 3e9, "a 1.7B target with a 135M draft lost 30 % in spite of very high acceptance"),
+    Choice("depth.shallow", 0.25, "up to a quarter of the target's layers even a launch-bound step is cheap"),
+    Choice("depth.deep", 0.5, "36 against 64 layers cost 0.53 of a step on an Atlas 800I A2"),
+    Choice("moe-verify.long", 4, "longer drafts gave sparse targets nothing in public reports"),
+    Choice("draft-length.assumed", 3, "the length assumed where none is given"),
+    Choice("draft-length.long", 8, "the best k of nearly every published pair is at most 8"),
+    Choice("draft-length.reuse", 3, "one MTP layer run more than three times drafts off its training"),
+    Choice("context-length.halving", 0.1, "score lost each time the draft's context is half of what is wanted"),
+    Choice("context-length.asked", 0.3, "score where a length was asked for and the draft ends before it"),
+    Choice("tensor-parallel.sharded", 4, "from four devices on, a small draft's all-reduces weigh more than its work"),
+    Choice("tensor-parallel.share", 2.5e9, "parameters per device below which a draft's step is all-reduce and launch"),
+)
+
+WEIGHTS: Mapping[str, float] = {choice.name: choice.value for choice in TABLE if "." not in choice.name}
+LIMITS: Mapping[str, float] = {choice.name: choice.value for choice in TABLE if "." in choice.name}
+
+
+def choices_of(rule: str) -> tuple[Choice, ...]:
+    """The weight and the limits of one rule, with their reasons."""
+    return tuple(choice for choice in TABLE if choice.name.partition(".")[0] == rule)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChoices:
+    """What a user changed about the rules: other weights, rules left out with a reason, or only some of them."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    select: frozenset[str] | None = None
+    """Names of the only rules to run; None runs all."""
+    ignore: Mapping[str, str] = field(default_factory=dict)
+    """Rule → reason. The finding stays visible but neither rejects nor counts."""
+
+    def with_options(self, select: Iterable[str] = (), ignore: Iterable[str] = ()) -> RuleChoices:
+        """These choices with `--select RULE` and `--ignore RULE=reason` of a command line, which win.
+
+        Raises UsageError for an unknown rule or an ignore without a reason.
+        """
+        chosen = frozenset(select)
+        for name in chosen:
+            _known(name, UsageError, "--select")
+        ignored = dict(self.ignore)
+        for option in ignore:
+            name, _, reason = option.partition("=")
+            name = name.strip()
+            _known(name, UsageError, "--ignore")
+            ignored[name] = _reason(name, reason, UsageError, "--ignore")
+        return replace(self, select=chosen or self.select, ignore=ignored)
+
+
+def load_rules_file(path: str | Path) -> RuleChoices:
+    """Read a rules file: `select = [..]`, `[weights] rule = number`, `[ignore] rule = "reason"`.
+
+    Raises UsageError where the file is not there, InvalidFile where it is not a valid rules file.
+    """
+    data = _read_toml(Path(path))
+    for key in data:
+        if key not in ("select", "weights", "ignore"):
+            raise InvalidFile(
+                f"{path}: unknown key {key!r}", hint="A rules file holds select, [weights] and [ignore] only."
+            )
+    where = str(path)
+    return RuleChoices(
+        weights=_weights(data.get("weights", {}), where),
+        select=_select(data.get("select"), where),
+        ignore=_ignore(data.get("ignore", {}), where),
+    )
+
+
+MAX_RULES_FILE = 1_000_000
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    from draftpick.catalog_index import read_toml
+    from draftpick.errors import InvalidCatalog
+
+    try:
+        if path.stat().st_size > MAX_RULES_FILE:
+            raise InvalidFile(f"{path}: larger than {MAX_RULES_FILE:,} bytes", hint="That is not a rules file.")
+        return read_toml(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror})", hint="Name an existing TOML file with --rules-file."
+        ) from error
+    except InvalidCatalog as error:
+        raise InvalidFile(error.message, hint="Mend the line named, or leave the rules file out.") from error
+
+
+def _weights(table: object, where: str) -> dict[str, float]:
+    weights = {}
+    for name, value in _table(table, "weights", where).items():
+        _known(name, InvalidFile, where)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1000:
+            raise InvalidFile(
+                f"{where}: the weight of {name} is {value!r}",
+                hint="A weight is a number from 0 (does not count) to 1000.",
+            )
+        weights[name] = float(value)
+    return weights
+
+
+def _select(names: object, where: str) -> frozenset[str] | None:
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidFile(f"{where}: select is no list of rule names", hint='Write select = ["size-ratio", "depth"].')
+    for name in names:
+        _known(name, InvalidFile, where)
+    return frozenset(names) or None
+
+
+def _ignore(table: object, where: str) -> dict[str, str]:
+    ignored = {}
+    for name, reason in _table(table, "ignore", where).items():
+        _known(name, InvalidFile, where)
+        ignored[name] = _reason(name, reason, InvalidFile, where)
+    return ignored
+
+
+def _table(table: object, key: str, where: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise InvalidFile(f"{where}: {key} is no table", hint=f"Write [{key}] and one rule a line below it.")
+    return table
+
+
+def _reason(name: str, reason: object, error: type[UsageError] | type[InvalidFile], where: str) -> str:
+    if not isinstance(reason, str) or not reason.strip():
+        raise error(
+            f"{where}: {name} is ignored without a reason",
+            hint=f"Say why, for whoever reads the report: {name}=reason in words.",
+        )
+    return reason.strip()
+
+
+def _known(name: str, error: type[UsageError] | type[InvalidFile], where: str) -> None:
+    if name in WEIGHTS:
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, WEIGHTS, n=1, cutoff=0.4)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    raise error(f"{where}: no rule is called {name!r}", hint=f"{hint}`draftpick rules` lists them.")

@@ -1,0 +1,61 @@
+"""How numbers are written in a finding, and the figures of a pair that several rules read."""
+
+from __future__ import annotations
+
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Pair
+
+# Bits of a stored weight by the first word that a quantisation's name holds; scales add a few per cent, left out.
+_BITS = (
+    ("iq1", 1.8), ("iq2", 2.4), ("q2", 2.6), ("iq3", 3.4), ("q3", 3.4), ("iq4", 4.3), ("q4", 4.5), ("q5", 5.5),
+    ("q6", 6.6), ("q8", 8.5), ("int4", 4.0), ("4bit", 4.0), ("fp4", 4.0), ("w4", 4.0), ("int8", 8.0), ("8bit", 8.0),
+    ("fp8", 8.0), ("w8", 8.0), ("float8", 8.0), ("awq", 4.0), ("1.58", 2.0), ("f16", 16.0),
+)  # fmt: skip
+
+
+def count(parameters: float) -> str:
+    """A number of parameters as people say it: 68M, 7.6B, 1.04T."""
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if parameters >= size:
+            value = parameters / size
+            return f"{value:.3g}{unit}" if value < 1000 else f"{value:.0f}{unit}"
+    return f"{parameters:.0f}"
+
+
+def times(ratio: float) -> str:
+    """A ratio with as many digits as matter: 0.86, 4.6, 57."""
+    return f"{ratio:.2f}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def read_ratio(pair: Pair) -> float | None:
+    """How many times the parameters read per token the target has over a draft model; None where unknown."""
+    if pair.draft is None:
+        return None
+    target, draft = pair.target.params_read, pair.draft.params_read
+    return target / draft if target and draft else None
+
+
+def bytes_ratio(pair: Pair) -> float | None:
+    """The same in bytes of weights; None where a storage format is not known."""
+    if pair.draft is None:
+        return None
+    target = bytes_read(pair.target, pair.setting.quantization)
+    draft = bytes_read(pair.draft, pair.setting.draft_quantization)
+    return target / draft if target and draft else None
+
+
+def bytes_read(model: ModelProfile, quantization: str | None = None) -> float | None:
+    """Bytes of weights read for one token, `quantization` being applied at load; None where unknown."""
+    read, bits = model.params_read, bits_per_weight(quantization or model.quantization, model.dtype)
+    return read * bits / 8 if read is not None and bits is not None else None
+
+
+def bits_per_weight(quantization: str | None, dtype: str | None) -> float | None:
+    """Bits that one stored weight takes, scales left out; None where neither format is known."""
+    if quantization is None:
+        return {"bfloat16": 16.0, "float16": 16.0, "float32": 32.0}.get(dtype or "")
+    name = quantization.lower()
+    for mark, bits in _BITS:
+        if mark in name:
+            return bits
+    return None
