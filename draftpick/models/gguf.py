@@ -32,7 +32,7 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 
 # ggml type → name, weights in a block, bytes of a block (ggml-common.h).
-_TYPES: dict[int, tuple[str, int, int]] = {
+TYPES: dict[int, tuple[str, int, int]] = {
     0: ("F32", 1, 4),
     1: ("F16", 1, 2),
     2: ("Q4_0", 32, 18),
@@ -70,7 +70,7 @@ _TYPES: dict[int, tuple[str, int, int]] = {
 }
 
 # general.file_type → name (llama.h, llama_ftype).
-_FILE_TYPES: dict[int, str] = {
+FILE_TYPES: dict[int, str] = {
     0: "f32",
     1: "f16",
     2: "q4_0",
@@ -107,7 +107,6 @@ _FILE_TYPES: dict[int, str] = {
     39: "nvfp4",
     40: "q1_0",
 }
-_UNQUANTISED = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 class Tensor(NamedTuple):
@@ -130,9 +129,9 @@ class Tensor(NamedTuple):
     @property
     def nbytes(self) -> int | None:
         """Bytes of the data; None for a type this version does not know."""
-        if self.type not in _TYPES:
+        if self.type not in TYPES:
             return None
-        _, block, size = _TYPES[self.type]
+        _, block, size = TYPES[self.type]
         return -(-self.elements // block) * size
 
 
