@@ -55,6 +55,8 @@ class Head:
     """How the pairing with the target is known: pairing-read, config-read, name-derived, recalled …"""
     notes: str = ""
     uncertain: frozenset[str] = frozenset()
+    rope: str | None = None
+    """Scaling of the rotary embedding, as in ModelProfile; None where the head's config was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

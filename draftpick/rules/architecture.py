@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import Pair
+from draftpick.pair import DRAFT_FREE, Device, Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
-from draftpick.rules.engines_say import draft_inherits_quantization, draft_must_split_alike, reads_gguf
+from draftpick.rules.engines_say import draft_inherits_quantization, draft_must_split_alike, engine_name, reads_gguf
 from draftpick.rules.figures import bits_per_weight, count
 
 SHARDED = LIMITS["tensor-parallel.sharded"]
@@ -70,14 +70,13 @@ def _draft_split(pair: Pair, draft: ModelProfile, size: int) -> Outcome:
     if _odd_heads(draft, size):
         message = f"The draft's {_heads(draft)} do not divide by {size} devices"
         if draft_must_split_alike(pair):
-            engine = pair.setting.engine.name if pair.setting.engine is not None else "the engine"
-            return reject(f"{message}, and {engine} splits it as the target.", **evidence)
+            return reject(f"{message}, and {engine_name(pair)} splits it as the target.", **evidence)
         return warn(f"{message}: it runs only where it may stay on one.", 0.3, **evidence)
     read = draft.params_read
     if size >= SHARDED and read is not None and read / size < SHARE:
         each = count(read / size)
-        message = f"Over {size} devices the draft has {each} parameters on each: its step is mostly all-reduce."
-        return warn(message, 0.75, oversharded=True, **evidence)
+        message = f"Both divide by {size} devices, but with {each} of the draft on each its step is mostly all-reduce."
+        return ok(message, 0.8, oversharded=True, **evidence)
     return ok(f"Both numbers of heads divide by {size} devices.", oversharded=False, **evidence)
 
 
@@ -116,33 +115,38 @@ def dtype(pair: Pair) -> Outcome:
     Remedy: `--dtype float16` and a probe that watches for infinite logits; for FP8 the unquantised or an INT8
     checkpoint.
     """
-    device, wanted = pair.setting.device, pair.setting.dtype
+    device = pair.setting.device
     if device is None:
         return not_applicable("No device was named.")
-    sides = _sides(pair)
-    if device.fp8 is False:
-        for side, model in sides:
-            if "fp8" in (model.quantization or "") or (side == "target" and "fp8" in (pair.setting.quantization or "")):
-                return warn(f"The {side} is in FP8, which {device.name} lacks.", 0.3, side=side, lacks="fp8")
+    if device.fp8 is False and (side := _side_in_fp8(pair)) is not None:
+        return warn(f"The {side} is in FP8, for which {device.name} has no units.", 0.3, side=side, lacks="fp8")
     if device.bf16 is None:
         return skip(f"Whether {device.name} has bfloat16 is not known.")
     if device.bf16:
         return ok(f"{device.name} has bfloat16.")
-    if wanted == "bfloat16":
-        return warn(
-            f"{device.name} lacks bfloat16: float16 is needed, which may overflow.",
-            0.2,
-            side="setting",
-            lacks="bfloat16",
-        )
-    formats = [(side, model.dtype) for side, model in sides]
+    return _without_bfloat16(pair, device)
+
+
+def _without_bfloat16(pair: Pair, device: Device) -> Outcome:
+    lacks = f"{device.name} lacks bfloat16"
+    if pair.setting.dtype == "bfloat16":
+        return warn(f"{lacks}: float16 is needed, which may overflow.", 0.2, side="setting", lacks="bfloat16")
+    formats = [(side, model.dtype) for side, model in _sides(pair)]
     for side, stored in formats:
         if stored == "bfloat16":
-            message = f"{device.name} lacks bfloat16, in which the {side} is published: float16 may overflow."
+            message = f"{lacks}, in which the {side} is published: float16 is needed, which may overflow."
             return warn(message, 0.5, side=side, lacks="bfloat16")
     if any(stored is None for _, stored in formats):
         return skip("The published number format is not known on both sides.")
-    return ok(f"{device.name} lacks bfloat16, which neither side needs.")
+    return ok(f"{lacks}, which neither side needs.")
+
+
+def _side_in_fp8(pair: Pair) -> str | None:
+    asked = pair.setting
+    if "fp8" in (asked.quantization or pair.target.quantization or ""):
+        return "target"
+    own = pair.draft.quantization if pair.draft is not None else None
+    return "draft" if "fp8" in (asked.draft_quantization or own or "") else None
 
 
 @rule("quantization", "architecture", reads=("quantization", "dtype"), about="any")
@@ -158,33 +162,29 @@ def quantization(pair: Pair) -> Outcome:
     Remedy: keep drafts and MTP layers unquantised or at 8 bits; on Ascend quantise both alike or neither.
     """
     target = pair.setting.quantization or pair.target.quantization
-    if pair.method == "mtp":
-        return _mtp_quantization(pair, target)
-    if pair.draft is None:
-        return _target_bits(pair, target, {"target": target})
-    draft = pair.setting.draft_quantization or pair.draft.quantization
+    draft = pair.setting.draft_quantization or (pair.draft.quantization if pair.draft is not None else None)
     evidence: Evidence = {"target": target, "draft": draft}
-    if target != draft and draft_inherits_quantization(pair):
-        engine = pair.setting.engine.name if pair.setting.engine is not None else "the engine"
-        message = f"{engine} gives the draft its target's quantisation ({target or 'none'}), not {draft or 'none'}."
-        return warn(message, 0.35, inherits=True, **evidence)
-    bits = bits_per_weight(draft, pair.draft.dtype)
-    if draft is not None and bits is not None and bits < 4.5 and not _gguf(draft):
-        return warn(
-            f"The draft is quantised to {draft}: a small model loses more by that than a large one.", 0.7, **evidence
-        )
-    return _target_bits(pair, target, evidence)
-
-
-def _mtp_quantization(pair: Pair, target: str | None) -> Outcome:
-    if pair.target.lineage.relation == "quantized" or (target is not None and pair.target.lineage.base_model):
+    if pair.method == "mtp" and (target is not None or pair.target.lineage.relation == "quantized"):
         stored = target or "format not known"
-        message = f"The target is a quantised copy ({stored}): see that its MTP layers were left as they were."
-        return warn(message, 0.5, target=target)
-    return ok("The MTP layers are the maker's own.", target=target)
+        return warn(
+            f"The target is quantised ({stored}): see that its MTP layers were left as they were.", 0.5, **evidence
+        )
+    if pair.draft is not None and target != draft and draft_inherits_quantization(pair):
+        given = f"{target or 'none'}, not {draft or 'none'}"
+        message = f"{engine_name(pair)} gives the draft its target's quantisation: {given}."
+        return warn(message, 0.35, inherits=True, **evidence)
+    if draft is not None and pair.draft is None and pair.method not in DRAFT_FREE:
+        return warn(
+            f"The head is to be quantised to {draft}: some engines load it so and accept nothing.", 0.4, **evidence
+        )
+    bits = bits_per_weight(draft, None)
+    if draft is not None and bits is not None and bits < 4.5 and not _gguf(draft):
+        message = f"The draft is quantised to {draft}: a small model loses more by that than a large one."
+        return warn(message, 0.7, **evidence)
+    return _target_bits(target, evidence)
 
 
-def _target_bits(pair: Pair, target: str | None, evidence: Evidence) -> Outcome:
+def _target_bits(target: str | None, evidence: Evidence) -> Outcome:
     if target is not None and _gguf(target) and (bits_per_weight(target, None) or 16) < 5:
         message = (
             f"The target is stored as {target}: small-batch kernels verify several rows at nearly their number's cost."

@@ -6,7 +6,7 @@ from math import log2
 
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, Pair
+from draftpick.pair import DRAFT_FREE, Head, Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, rule, skip, warn
 
 HALVING = LIMITS["context-length.halving"]
@@ -49,7 +49,7 @@ def _draft_context(pair: Pair) -> int | None:
     return pair.proposal.head.max_position_embeddings if pair.proposal.head is not None else None
 
 
-@rule("rope-scaling", "context", reads=("rope", "max_position_embeddings"))
+@rule("rope-scaling", "context", reads=("rope",), about="any")
 def rope_scaling(pair: Pair) -> Outcome:
     """Both stretch their rotary positions in the same way.
 
@@ -61,11 +61,12 @@ def rope_scaling(pair: Pair) -> Outcome:
 
     Remedy: mirror the override on the draft, or serve within the draft's native length.
     """
-    if pair.draft is None:
-        return not_applicable("No draft model.")
-    if not _rope_known(pair.target) or not _rope_known(pair.draft):
+    second = pair.draft or pair.proposal.head
+    if second is None or (pair.draft is None and second.rope is None):
+        return not_applicable("The draft has no rope scaling of its own that is known.")
+    if not _rope_known(pair.target) or (pair.draft is not None and not _rope_known(pair.draft)):
         return skip("The rope scaling of one side is not known.")
-    target, draft = pair.target.rope, pair.draft.rope
+    target, draft = pair.target.rope, second.rope
     evidence: Evidence = {"target": target, "draft": draft}
     if target == draft:
         return ok(f"The same rope scaling: {target or 'none'}.", **evidence)
@@ -90,12 +91,12 @@ def _kind(rope: str | None) -> str:
 
 def _native(pair: Pair) -> int | None:
     """The shortest length that either side was trained on before stretching."""
-    lengths = [_native_of(side) for side in (pair.target, pair.draft) if side is not None]
+    lengths = [_native_of(side) for side in (pair.target, pair.draft or pair.proposal.head) if side is not None]
     known = [length for length in lengths if length is not None]
     return min(known, default=None)
 
 
-def _native_of(model: ModelProfile) -> int | None:
+def _native_of(model: ModelProfile | Head) -> int | None:
     if model.rope is None:
         return model.max_position_embeddings
     last = model.rope.rpartition(" ")[2]

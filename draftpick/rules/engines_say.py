@@ -10,17 +10,37 @@ from draftpick.pair import Pair
 _NOTHING: Mapping[str, Any] = {}
 
 
+def engine_name(pair: Pair) -> str:
+    """The engine's name, for messages."""
+    return pair.setting.engine.name if pair.setting.engine is not None else "the engine"
+
+
 def _facts(pair: Pair) -> Mapping[str, Any]:
     return pair.setting.engine.facts if pair.setting.engine is not None else _NOTHING
 
 
 def translates_vocabularies(pair: Pair) -> bool:
-    """Whether the engine can draft across two vocabularies, by text or by common tokens."""
+    """Whether the engine can draft across two vocabularies, by text or by common tokens.
+
+    An engine that takes equal rows for one vocabulary passes ids on as they are, and translates nothing.
+    """
     vocabulary = _facts(pair).get("vocabulary", _NOTHING)
     if vocabulary.get("rule") == "equal-rows-or-translate":
-        return True
+        rows = None if pair.draft is None else pair.draft.vocab_size
+        return pair.target.vocab_size is not None and rows is not None and rows != pair.target.vocab_size
     bridge = vocabulary.get("bridge")
     return bridge is not None and _is_current(pair)
+
+
+def minds_rows(pair: Pair, difference: int) -> bool | None:
+    """Whether the engine refuses, or works around, this difference in embedding rows; None without an engine."""
+    vocabulary = _facts(pair).get("vocabulary", _NOTHING)
+    rule = vocabulary.get("rule")
+    if rule is None:
+        return None
+    if rule == "token-text":
+        return difference > int(vocabulary.get("max_size_difference", 0))
+    return bool(rule not in ("named-ids", "none"))
 
 
 def draft_must_split_alike(pair: Pair) -> bool:

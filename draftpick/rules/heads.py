@@ -11,9 +11,12 @@ from draftpick.rules.lineage import targets_of
 
 UNSURE = ("name-derived", "recalled", "derived")
 TUNED = frozenset(
-    "meta instruct chat base it pt hf thinking reasoning preview sft dpo rl fp8 awq gptq w8a8 w4a16 int4 int8 nvfp4 "
-    "bf16 dynamic quantized gguf bnb 4bit 8bit fp4 mxfp4 mlx".split()
-)
+    {
+        "meta", "instruct", "chat", "base", "it", "pt", "hf", "thinking", "reasoning", "preview", "sft", "dpo", "rl",
+        "fp8", "awq", "gptq", "w8a8", "w4a16", "int4", "int8", "fp4", "nvfp4", "mxfp4", "bf16", "4bit", "8bit", "bnb",
+        "dynamic", "quantized", "gguf", "mlx",
+    }
+)  # fmt: skip
 """Words in a name that tell a variant or a copy, not another model."""
 
 
@@ -41,7 +44,8 @@ def head_target(pair: Pair) -> Outcome:
         sure = "" if certain else " (known from its name only)"
         return ok(f"The head was trained for {target.id}{sure}.", certain=certain, kin="same", **evidence)
     if head.target == "unknown":
-        return skip("For which target the head was trained is not known.", **evidence)
+        message = "Which checkpoint the head was trained for is not known, and it drafts for that one only."
+        return warn(message, 0.3, certain=False, **evidence)
     origin = target.lineage
     if origin.base_model in named:
         if origin.relation == "quantized":

@@ -8,7 +8,7 @@ from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
-from draftpick.rules.engines_say import longest_draft
+from draftpick.rules.engines_say import engine_name, longest_draft
 from draftpick.rules.figures import bytes_ratio, count, read_ratio, times
 
 SIZES = (
@@ -55,7 +55,7 @@ def swapped_roles(pair: Pair) -> Outcome:
     in_bytes = bytes_ratio(pair)
     if in_bytes is not None and in_bytes * FEWER_BYTES > 1:
         return ok(f"Of like size, but the draft reads {times(in_bytes)} times fewer bytes.", 0.5, **evidence)
-    if ratio == 1 and _same_model(pair.target, draft):
+    if pair.target.id == draft.id or (ratio == 1 and _same_model(pair.target, draft)):
         return not_applicable("Target and draft are one model: see self-draft.")
     if (draft.params_total or draft_read) < (pair.target.params_total or target_read):
         return reject(f"Against a target this sparse the draft is not smaller: {sizes}.", **evidence)
@@ -77,7 +77,8 @@ def self_draft(pair: Pair) -> Outcome:
     draft, target = pair.draft, pair.target
     if draft is None:
         return not_applicable("No draft model.")
-    if target.id == draft.id and target.path == draft.path and target.quantization == draft.quantization:
+    stored = pair.setting.quantization or target.quantization, pair.setting.draft_quantization or draft.quantization
+    if target.id == draft.id and target.path == draft.path and stored[0] == stored[1]:
         return reject(f"{draft.id} is the target itself.", same=True)
     copy = _copy_of(target, draft)
     if copy is None:
@@ -288,8 +289,7 @@ def draft_length(pair: Pair) -> Outcome:
         return not_applicable("No number of drafted tokens was asked for.")
     cap = longest_draft(pair)
     if cap is not None and k > cap:
-        engine = pair.setting.engine.name if pair.setting.engine is not None else "the engine"
-        return warn(f"{k} drafted tokens are more than {engine} takes: {cap}.", 0.1, k=k, cap=cap)
+        return warn(f"{k} drafted tokens are more than {engine_name(pair)} takes: {cap}.", 0.1, k=k, cap=cap)
     if pair.method == "mtp":
         return _mtp_length(pair, k)
     trained = pair.proposal.head.num_spec_tokens if pair.proposal.head is not None else None

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from draftpick.models.tokenizer import Fingerprint, Relation
 from draftpick.pair import Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
-from draftpick.rules.engines_say import translates_vocabularies
+from draftpick.rules.engines_say import engine_name, minds_rows, translates_vocabularies
 
 SHOWN = 6
 """Ids written out in a message; the evidence holds more."""
 KEPT = 64
 """Ids kept in the evidence."""
-RESERVED = ("reserved", "unused", "[pad", "<pad", "extra_", "dummy", "placeholder", "special_")
+ODD_ROWS = "TENSOR_ROWS"
+"""How a note begins that says the embedding tensor has other rows than the configuration."""
 
 
 @rule("tokenizer-identity", "tokenizer", reads=("tokenizer",))
@@ -34,31 +35,36 @@ def tokenizer_identity(pair: Pair) -> Outcome:
     relation = pair.relation
     if relation is None:
         return skip("The tokenizers were not compared: at least one of them is not known.")
-    evidence: Evidence = {"relation": relation.kind, "verified": relation.verified, **_first_difference(relation)}
+    evidence: Evidence = {"relation": relation.kind, "verified": relation.verified, "same_ids": relation.same_ids}
+    evidence |= _first_difference(relation)
     if relation.same_language_ids:
-        said = "The token ids of text agree" if relation.verified else "The token ids of text probably agree"
-        evidence["tokenizer_identical"] = relation.kind in ("identical", "padding_only")
-        return ok(f"{said}: {_clause(relation.reason)}.", certain=relation.verified, **evidence)
+        evidence["tokenizer_identical"] = relation.kind != "control_tokens"
+        return ok(_agreement(relation), certain=relation.verified, **evidence)
     if relation.kind == "unknown":
         return skip(f"Whether the token ids agree is not known: {_clause(relation.reason)}.", **evidence)
     if relation.kind == "extension":
-        evidence["only_target"], evidence["only_draft"] = len(relation.only_target), len(relation.only_draft)
-        message = f"One vocabulary goes on where the other ends: {_clause(relation.reason)}."
-        return warn(message, 0.4, certain=relation.verified, **evidence)
+        return warn(f"{_sentence(relation.reason)}.", 0.4, certain=relation.verified, **evidence)
     return _different(pair, relation, evidence)
+
+
+def _agreement(relation: Relation) -> str:
+    if relation.kind == "control_tokens":
+        return f"{_sentence(relation.reason)}."
+    probably = "" if relation.verified else "probably "
+    return f"The token ids {probably}agree: {_clause(relation.reason)}."
 
 
 def _different(pair: Pair, relation: Relation, evidence: Evidence) -> Outcome:
     rows = pair.target.vocab_size
     although = f", although both state {rows} rows" if rows is not None and rows == _draft_rows(pair) else ""
     what = _where_it_differs(relation) or _clause(relation.reason)
+    agreeing = f" ({relation.same_ids} ids agree)" if relation.same_ids is not None else ""
     if relation.covered is not None:
         evidence["covered"] = relation.covered
     if not translates_vocabularies(pair):
-        return reject(f"The vocabularies differ{although}: {what}.", certain=relation.verified, **evidence)
+        return reject(f"The vocabularies differ{although}: {what}{agreeing}.", certain=relation.verified, **evidence)
     share = "" if relation.covered is None else f" (the draft has {relation.covered:.0%} of the target's tokens)"
-    engine = pair.setting.engine.name if pair.setting.engine is not None else "the engine"
-    message = f"The vocabularies differ{although}: {what}; {engine} can translate between them{share}."
+    message = f"The vocabularies differ{although}: {what}; {engine_name(pair)} can translate between them{share}."
     return warn(message, 0.1 + 0.2 * (relation.covered or 0.0), certain=relation.verified, **evidence)
 
 
@@ -82,29 +88,18 @@ def control_tokens(pair: Pair) -> Outcome:
         return not_applicable("The vocabularies differ anyhow.")
     one_sided = len(relation.only_target) + len(relation.only_draft)
     if not one_sided and not relation.renamed:
-        return ok("The control tokens agree.", certain=relation.verified)
+        if relation.kind != "control_tokens":
+            return ok("The control tokens agree.", certain=relation.verified)
+        return warn(f"Which control tokens differ is not known: {_clause(relation.reason)}.", 0.6, certain=False)
     evidence: Evidence = {
         "only_target": list(relation.only_target[:KEPT]),
         "only_draft": list(relation.only_draft[:KEPT]),
         "renamed": list(relation.renamed[:KEPT]),
+        "renamed_in_use": list(relation.renamed_in_use[:KEPT]),
         "count": one_sided + len(relation.renamed),
     }
-    score, weight = _control_score(pair, relation)
-    message = f"{_control_message(pair, relation)}{weight}."
-    return warn(message, score, certain=relation.verified, **evidence)
-
-
-def _control_score(pair: Pair, relation: Relation) -> tuple[float, str]:
-    """A score and the clause that explains it: worst where an id that starts or ends something was renamed."""
-    target, draft = pair.target.tokenizer, _draft_tokenizer(pair)
-    if not relation.renamed:
-        return 0.85, ", which text never uses"
-    ends = _ends(target) | _ends(draft)
-    if not ends.isdisjoint(relation.renamed):
-        return 0.4, ", among them one that starts or ends a text"
-    if all(_is_reserved(target, id) or _is_reserved(draft, id) for id in relation.renamed[:KEPT]):
-        return 0.75, ", each reserved on one side"
-    return 0.5, ""
+    score = 0.85 if not relation.renamed else 0.4 if relation.renamed_in_use else 0.65
+    return warn(_control_message(pair, relation), score, certain=relation.verified, **evidence)
 
 
 def _control_message(pair: Pair, relation: Relation) -> str:
@@ -117,7 +112,11 @@ def _control_message(pair: Pair, relation: Relation) -> str:
         if ids:
             shown = [f"{id} {_text(named, id)}".strip() for id in ids[:SHOWN]]
             parts.append(f"{len(ids)} named by the {side} alone ({_list(shown, ids)})")
-    return "Control tokens differ: " + " and ".join(parts)
+    used = relation.renamed_in_use
+    framing = (
+        f"; of these {_list([str(id) for id in used[:SHOWN]], used)} begin, end or frame an answer" if used else ""
+    )
+    return f"Control tokens differ: {' and '.join(parts)}{framing}."
 
 
 def _renaming(id: int, target: str, draft: str) -> str:
@@ -198,6 +197,13 @@ def embedding_rows(pair: Pair) -> Outcome:
     target, draft = pair.target.vocab_size, _draft_rows(pair)
     if target is None or draft is None:
         return skip("The number of embedding rows is not known on both sides.")
+    odd = next(
+        (note for side in (pair.target, pair.draft) if side for note in side.notes if note[:11] == ODD_ROWS), None
+    )
+    if odd is not None:
+        return warn(
+            f"Weights and configuration disagree, {odd[11:].strip(': ')}.", 0.1, tensor_rows=odd[11:].strip(": ")
+        )
     if target == draft:
         return ok(f"Both have {target} embedding rows.", target_rows=target, draft_rows=draft)
     evidence: Evidence = {
@@ -216,7 +222,7 @@ def embedding_rows(pair: Pair) -> Outcome:
     if relation.kind == "extension":
         return warn(f"{rows}, and not all of the difference is padding{more}.", 0.3, **evidence)
     proof = _prefix(pair, relation)
-    score = 0.6 if abs(target - draft) <= 128 else 0.5
+    score = {True: 0.4, False: 0.9, None: 0.6}[minds_rows(pair, abs(target - draft))]
     return warn(f"{rows}: the difference of {abs(target - draft)} is padding, {proof}{more}.", score, **evidence)
 
 
@@ -272,17 +278,6 @@ def _stops(tokenizer: Fingerprint) -> frozenset[int]:
     return frozenset() if tokenizer.eos is None else frozenset((tokenizer.eos,))
 
 
-def _ends(tokenizer: Fingerprint | None) -> set[int]:
-    if tokenizer is None:
-        return set()
-    return {id for id in (tokenizer.bos, tokenizer.eos, *tokenizer.stop_ids) if id is not None}
-
-
-def _is_reserved(tokenizer: Fingerprint | None, id: int) -> bool:
-    text = tokenizer.control.get(id) if tokenizer is not None else None
-    return text is not None and any(mark in text.lower() for mark in RESERVED)
-
-
 def _text(tokenizer: Fingerprint | None, id: int) -> str:
     text = tokenizer.control.get(id) if tokenizer is not None else None
     return "" if text is None else repr(text)
@@ -301,5 +296,11 @@ def _list(shown: list[str], ids: tuple[int, ...]) -> str:
 
 
 def _clause(sentence: str) -> str:
-    """A sentence fit to stand behind a colon."""
+    """A reason fit to stand behind a colon."""
     return sentence.rstrip(". ")
+
+
+def _sentence(reason: str) -> str:
+    """A reason fit to stand alone."""
+    clause = _clause(reason)
+    return clause[:1].upper() + clause[1:]
