@@ -258,8 +258,9 @@ class _Reader:
         if value is not None or not self.is_nested:
             return value
         known = _NESTED_DEFAULTS.get(self.type, {}).get(name)
-        if known is not None and self.text.get(name) is None:
-            self.uncertain.add(name)
+        note = "sizes that config.json leaves out are the defaults of its class"
+        if known is not None and note not in self.notes:
+            self.notes.append(note)
         return known
 
     # ---------------------------------------------------------------- the profile
@@ -357,7 +358,6 @@ class _Reader:
             if isinstance(said, bool):
                 return said
         if self.type in _TIED_BY_DEFAULT or self.type in _UNTIED_BY_DEFAULT:
-            self.uncertain.add("tie_word_embeddings")
             return self.type in _TIED_BY_DEFAULT
         return None
 
@@ -401,7 +401,8 @@ class _Reader:
             self.notes.append("the config names experts, but not how many of them a token uses")
             return None, width
         expert_width, dense_layers = part.count(_EXPERT_WIDTH), self._dense_layers(layers)
-        shared, shared_width = self.count(_SHARED) or 0, self.count(_SHARED_WIDTH)
+        shared_width = self.count(_SHARED_WIDTH)
+        shared = self.count(_SHARED) or (1 if shared_width else 0)
         if expert_width is None:
             expert_width = width or part.count(_WIDTH)
         if self.type in ("llama4", "llama4_text"):
@@ -483,6 +484,8 @@ class _Reader:
         recurrent = self._recurrent_layers(layers)
         sliding = self._sliding_layers(layers) if window else 0
         fields: dict[str, Any] = {"attention": "full"}
+        if self.value(("attention_chunk_size",)) or self.type in ("llama4", "llama4_text"):
+            return {"attention": "unknown", "attention_note": "attention in chunks in most layers"}
         if recurrent is None or recurrent:
             all_of_them = self.type in _RECURRENT_TYPES or (recurrent == layers and self.type not in _ALWAYS_BOTH)
             fields.update(attention="recurrent" if all_of_them else "hybrid", recurrent_layers=recurrent)

@@ -263,6 +263,7 @@ def _experts(keys: _Keys, layers: int | None) -> Experts | None:
         return None
     width = keys.count("expert_feed_forward_length") or keys.count("feed_forward_length")
     dense = keys.count("leading_dense_block_count") or 0
+    shared_width = keys.count("expert_shared_feed_forward_length")
     step = keys.count("interleave_moe_layer_step") or 1
     if step > 1 and layers:
         dense = layers - layers // step
@@ -270,8 +271,8 @@ def _experts(keys: _Keys, layers: int | None) -> Experts | None:
         num_experts=number,
         experts_per_token=chosen,
         width=width,
-        shared=keys.count("expert_shared_count") or (1 if keys.architecture == "llama4" else 0),
-        shared_width=keys.count("expert_shared_feed_forward_length"),
+        shared=keys.count("expert_shared_count") or (1 if shared_width or keys.architecture == "llama4" else 0),
+        shared_width=shared_width,
         dense_layers=min(dense, layers) if layers else dense,
     )
 

@@ -76,7 +76,7 @@ def _copy_of(profile: ModelProfile, known: ModelProfile, *, certain: bool) -> Mo
     for name in (*_SIZES, "license", "architecture", "model_type"):
         if getattr(profile, name) is None or name in profile.uncertain:
             taken[name] = getattr(known, name)
-    if profile.dtype is None and profile.quantization is None:
+    if profile.dtype is None and not (profile.quantization or "").startswith("gguf"):
         taken["dtype"] = known.dtype
     taken = {name: value for name, value in taken.items() if value is not None}
     if known.id.lower() == profile.id.lower():
