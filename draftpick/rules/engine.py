@@ -1,82 +1,21 @@
 """What an engine will say of a pair: accepted, with care, refused, or unknown, and exactly why.
 
-Facts live in catalog/engines/<key>.toml, one file per engine; this module only applies them. Its tables:
-
-    key, name, aliases, version, checked, source     `version` is the one the facts hold for
-    notes = [..]                                     facts that hang on no pair, shown by `catalog show`
-    builds = [{build = 9014, date = 2026-05-04}, ..] known build numbers, so that `b8000` and a date compare
-
-    [vocabulary]
-    rule            equal-rows, equal-rows-and-map, token-text, equal-rows-or-translate, named-ids or none
-    severity        when a mismatch shows (see Severities)
-    source
-    rule = token-text also takes max_size_difference, first_compared_id and special_ids_always (ids of bos and eos
-    are compared even where they are not added); a list `was = [{since, until, <parameter> = ..}]` changes any
-    parameter for older versions.
-    [vocabulary.bridge]                              an option that lets unequal vocabularies through
-    name, since, until, note, source
-
-    [methods.<name>]                                 one table per method; a method without a table is unknown
-    support         yes, no, experimental or unknown
-    since, until    outside: no
-    note            why, or what to know; said unless support is yes
-    needs           what must be installed or set: said with yes too, without changing the verdict
-    max_num_spec_tokens, multiple_of_layers, reuses_layers
-    was = [{since, until, support, note, severity}]  other versions, looked at first
-    source
-
-    [limits]        max_num_spec_tokens and its note, source and severity
-    [tensor_parallel]
-    <method> or any = equal (the draft runs on as many devices as the target) or one-or-equal
-    was = [{since, until, <method> = ..}], severity, source
-
-    [[exceptions]]  what goes wrong with certain models or settings, whatever the vocabulary
-    methods         absent: all
-    target, draft, head, either, setting, device, pair   conditions; all must hold
-    since, until    version window, until is the first version where it no longer holds
-    verdict         refused, care or unknown
-    severity, reason, source, certain = false            (the window is not exactly known)
-
-Conditions of target, draft, head and either (target or draft) name a field of ModelProfile or Head, or one of moe,
-vision, mtp, reduced_vocab; setting names a field of Setting; device one of Device. A wanted value is true/false,
-a number, a comparison (">1"), a text that may begin or end with * and may be turned round with a leading "!", or a
-list of which one must fit (of a list of "!" texts all must). What is not known does not match: nothing is held
-against a pair on a guess.
-Conditions of pair: rows = equal | differ, relation = [kinds], quantization = differ, hidden_size = differ,
-context = short (the draft's or head's positions end before max_model_len).
-
-Versions: releases (0.9.0, 0.13rc1), builds (b4500) or dates (2025, 2026-05, 2026-05-04).
+The facts, and the schema of their files, are in `draftpick.rules.engine_facts`; this module only applies them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
 
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import Engine, Head, Pair
-
-VerdictKind = Literal["accepted", "care", "refused", "unknown"]
-
-SEVERITIES = (
-    "refuses at start",
-    "fails at first request",
-    "crashes under load",
-    "corrupts",
-    "silent no-op",
-    "warns",
-)
-RULES = ("equal-rows", "equal-rows-and-map", "token-text", "equal-rows-or-translate", "named-ids", "none")
-SUPPORT = ("yes", "no", "experimental", "unknown")
+from draftpick.pair import Engine, Pair
+from draftpick.rules.engine_facts import Method, Table, VerdictKind, fits, same, table_of
 
 _WORST: Mapping[str, int] = {"accepted": 0, "care": 1, "unknown": 2, "refused": 3}
 _OWN_VOCABULARY = frozenset({"draft_model", "pard"})
 """Methods whose draft is a language model of its own; heads work in the target's vocabulary."""
-_NEWEST = frozenset({"main", "master", "nightly", "latest", "dev", "head"})
-_PHASES: Mapping[str, int] = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1, "post": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,364 +39,6 @@ class _Finding:
     severity: str | None = None
 
 
-# ---------------------------------------------------------------------- versions
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """A span of points of one scheme; only coarse dates (`2025`) and builds seen as dates have two ends."""
-
-    scheme: Literal["release", "build", "date"]
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-
-
-@lru_cache(maxsize=512)
-def _parse(text: str) -> _Version | None:
-    """A version as something that compares; None where the text is no version."""
-    text = text.strip().lower().lstrip("v").split("+", 1)[0]
-    if text[:1] == "b" and text[1:].isdigit():
-        return _Version("build", (int(text[1:]),), (int(text[1:]),))
-    date = _parse_date(text)
-    if date is not None:
-        return date
-    point = _parse_release(text)
-    return _Version("release", point, point) if point is not None else None
-
-
-def _parse_date(text: str) -> _Version | None:
-    parts = text.split("-")
-    if len(parts) > 3 or not all(part.isdigit() for part in parts) or len(parts[0]) != 4 or not parts[0] >= "2000":
-        return None
-    numbers = tuple(int(part) for part in parts)
-    return _Version("date", numbers + (1,) * (3 - len(numbers)), numbers + (99,) * (3 - len(numbers)))
-
-
-def _parse_release(text: str) -> tuple[int, ...] | None:
-    """Four numbers, then phase and number of a pre- or post-release: 0.13rc1 → (0, 13, 0, 0, -1, 1)."""
-    numbers: list[int] = []
-    phase = (0, 0)
-    for part in text.replace("-", ".").replace("_", ".").split("."):
-        digits = len(part) - len(part.lstrip("0123456789"))
-        if digits:
-            numbers.append(int(part[:digits]))
-        rest = part[digits:]
-        if not rest:
-            if not digits:
-                return None
-            continue
-        name = rest.rstrip("0123456789")
-        if name not in _PHASES or not numbers:
-            return None
-        phase = (_PHASES[name], int(rest[len(name) :] or 0))
-        break
-    if not numbers or len(numbers) > 4:
-        return None
-    return (*numbers, *(0,) * (4 - len(numbers)), *phase)
-
-
-class _Clock:
-    """Compares a version with the bounds of a row; builds and dates meet through known builds."""
-
-    def __init__(self, facts: Mapping[str, Any], version: str) -> None:
-        self._builds = sorted((int(row["build"]), _point(str(row["date"]))) for row in facts.get("builds", ()))
-        self._now = self._comparable(version)
-
-    def covers(self, row: Mapping[str, Any]) -> bool | None:
-        """Whether the row's window holds the version; None where that can't be told."""
-        since, until = row.get("since"), row.get("until")
-        after = True if since is None else _negated(self._before(str(since)))
-        before = True if until is None else self._before(str(until))
-        if after is False or before is False:
-            return False
-        return None if after is None or before is None else True
-
-    def _before(self, bound: str) -> bool | None:
-        limit = self._comparable(bound)
-        if limit is None or self._now is None or limit.scheme != self._now.scheme:
-            return None
-        if self._now.high < limit.low:
-            return True
-        return False if self._now.low >= limit.low else None
-
-    def _comparable(self, text: str) -> _Version | None:
-        version = _parse(text)
-        if version is None or version.scheme != "build" or not self._builds:
-            return version
-        build = version.low[0]
-        low = max((date for number, date in self._builds if number <= build), default=(0, 0, 0))
-        high = min((date for number, date in self._builds if number >= build), default=(9999, 0, 0))
-        return _Version("date", low, high)
-
-
-def _point(date: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in date.split("-"))
-
-
-def _negated(value: bool | None) -> bool | None:
-    return None if value is None else not value
-
-
-# ---------------------------------------------------------------------- facts of one version
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    support: str
-    note: str
-    severity: str | None
-    bound: bool
-    """Refused by this version only: another takes it."""
-    facts: Mapping[str, Any]
-
-
-_Condition = tuple[str, str, Callable[[Any], bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Exception:
-    conditions: tuple[_Condition, ...]
-    verdict: VerdictKind
-    reason: str
-    severity: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The facts of an engine resolved for one version, so that a verdict compares no versions."""
-
-    methods: Mapping[str, _Method]
-    vocabulary: Mapping[str, Any]
-    bridge: Mapping[str, Any] | None
-    tensor_parallel: Mapping[str, Any]
-    exceptions: Mapping[str, tuple[_Exception, ...]]
-    anywhere: tuple[_Exception, ...]
-    limits: Mapping[str, Any]
-    note: str | None
-
-
-_TABLES: dict[tuple[int, str], tuple[Mapping[str, Any], _Table]] = {}
-
-
-def _table(engine: Engine) -> _Table:
-    # Keyed by identity: an overlay may give the same engine and version other facts. The kept reference holds the id.
-    key = (id(engine.facts), engine.version)
-    known = _TABLES.get(key)
-    if known is None:
-        if len(_TABLES) >= 64:
-            _TABLES.clear()
-        known = _TABLES[key] = (engine.facts, _resolve(engine))
-    return known[1]
-
-
-def _resolve(engine: Engine) -> _Table:
-    facts, version, note = engine.facts, engine.version, None
-    current = str(facts.get("version", ""))
-    if version.strip().lower() in _NEWEST:
-        note = f"version {version!r} is judged by the facts of {current}"
-        version = current
-    elif _parse(version) is None:
-        note = f"version {version!r} can't be read as one: what depends on the version is unknown"
-    clock = _Clock(facts, version)
-    for older in facts.get("vocabulary", {}).get("was", ()):
-        if note is None and clock.covers(older) is None:
-            note = f"what {engine.name} compared before {older['until']} may still hold in {engine.version}"
-    by_method, anywhere = _resolve_exceptions(facts.get("exceptions", ()), clock)
-    bridge = facts.get("vocabulary", {}).get("bridge")
-    return _Table(
-        methods={name: _resolve_method(name, row, clock, engine) for name, row in facts.get("methods", {}).items()},
-        vocabulary=_with_was(facts.get("vocabulary", {}), clock),
-        bridge=bridge if bridge is not None and clock.covers(bridge) is not False else None,
-        tensor_parallel=_with_was(facts.get("tensor_parallel", {}), clock),
-        exceptions=by_method,
-        anywhere=anywhere,
-        limits=facts.get("limits", {}),
-        note=note,
-    )
-
-
-def _with_was(row: Mapping[str, Any], clock: _Clock) -> Mapping[str, Any]:
-    """A table with the parameters of the version put over the current ones."""
-    for older in row.get("was", ()):
-        if clock.covers(older):
-            return {**row, **older}
-    return row
-
-
-def _resolve_method(name: str, row: Mapping[str, Any], clock: _Clock, engine: Engine) -> _Method:
-    for older in row.get("was", ()):
-        if clock.covers(older):
-            refused = older["support"] == "no"
-            return _Method(older["support"], older.get("note", ""), older.get("severity"), refused, row)
-    support, note = str(row["support"]), str(row.get("note", ""))
-    covered = clock.covers(row)
-    if covered is False and support != "no":
-        window = " ".join(f"{word} {row[key]}" for key, word in (("since", "from"), ("until", "until")) if key in row)
-        return _Method("no", f"{engine.name} has {name} {window}, not in {engine.version}", None, True, row)
-    if covered is None and support != "no":
-        return _Method(
-            "unknown", f"{name} exists in some versions of {engine.name}: {note}".rstrip(": "), None, True, row
-        )
-    return _Method(support, note, row.get("severity"), False, row)
-
-
-def _resolve_exceptions(
-    rows: Iterable[Mapping[str, Any]], clock: _Clock
-) -> tuple[dict[str, tuple[_Exception, ...]], tuple[_Exception, ...]]:
-    by_method: dict[str, list[_Exception]] = {}
-    anywhere: list[_Exception] = []
-    for row in rows:
-        covered = clock.covers(row)
-        if covered is False:
-            continue
-        verdict, reason = row["verdict"], row["reason"]
-        if covered is None:
-            verdict, reason = "care", f"{reason} (in some versions: {_window(row)})"
-        elif row.get("certain") is False:
-            reason = f"{reason} ({_window(row)}; the exact versions are not known)"
-        found = _Exception(_conditions(row), verdict, reason, row.get("severity"))
-        if "methods" not in row:
-            anywhere.append(found)
-        for method in row.get("methods", ()):
-            by_method.setdefault(method, []).append(found)
-    return {method: tuple(found) for method, found in by_method.items()}, tuple(anywhere)
-
-
-def _window(row: Mapping[str, Any]) -> str:
-    since, until = row.get("since"), row.get("until")
-    if since and until:
-        return f"from about {since} to before {until}"
-    if since:
-        return f"from about {since}"
-    return f"before about {until}" if until else "as last reported"
-
-
-# ---------------------------------------------------------------------- conditions
-
-
-def _conditions(row: Mapping[str, Any]) -> tuple[_Condition, ...]:
-    return tuple(
-        (subject, name, _test(wanted))
-        for subject in ("setting", "device", "pair", "head", "draft", "target", "either")
-        for name, wanted in row.get(subject, {}).items()
-    )
-
-
-def _test(wanted: Any) -> Callable[[Any], bool]:
-    if isinstance(wanted, list):
-        tests = tuple(_test(item) for item in wanted)
-        fits = all if all(str(item).startswith("!") for item in wanted) else any
-        return lambda value: fits(test(value) for test in tests)
-    if isinstance(wanted, bool):
-        return lambda value: bool(value) is wanted
-    if not isinstance(wanted, str):
-        return lambda value: bool(value == wanted)
-    if wanted[:1] in "<>" and wanted:
-        return _comparison(wanted)
-    if wanted[:1] == "!":
-        inner = _test(wanted[1:])
-        return lambda value: not inner(value)
-    return _pattern(wanted.lower())
-
-
-def _comparison(wanted: str) -> Callable[[Any], bool]:
-    sign = wanted[: 2 if wanted[1:2] == "=" else 1]
-    limit = float(wanted[len(sign) :])
-    if sign == ">":
-        return lambda value: value > limit
-    if sign == ">=":
-        return lambda value: value >= limit
-    return (lambda value: value < limit) if sign == "<" else (lambda value: value <= limit)
-
-
-def _pattern(wanted: str) -> Callable[[Any], bool]:
-    body = wanted.strip("*")
-    if wanted.startswith("*") and wanted.endswith("*"):
-        return lambda value: body in str(value).lower()
-    if wanted.endswith("*"):
-        return lambda value: str(value).lower().startswith(body)
-    if wanted.startswith("*"):
-        return lambda value: str(value).lower().endswith(body)
-    return lambda value: str(value).lower() == wanted
-
-
-_DERIVED: Mapping[str, Callable[[Any], Any]] = {
-    "moe": lambda model: model.is_moe,
-    "vision": lambda model: "vision" in model.modality,
-    "mtp": lambda model: model.has_mtp,
-    "hybrid": lambda model: model.attention in ("hybrid", "recurrent"),
-}
-
-
-def _value(subject: Any, name: str) -> Any:
-    if subject is None:
-        return None
-    derived = _DERIVED.get(name)
-    return derived(subject) if derived is not None else getattr(subject, name, None)
-
-
-def _fits(found: _Exception, pair: Pair, relation: Relation | None) -> bool:
-    for subject, name, test in found.conditions:
-        if subject == "either":
-            values = [_value(pair.target, name), _value(pair.draft, name)]
-        elif subject == "pair":
-            values = [_pair_value(pair, relation, name)]
-        elif subject == "head":
-            values = [_head_value(pair, name)]
-        else:
-            values = [_value(_subject(pair, subject), name)]
-        if not any(value is not None and test(value) for value in values):
-            return False
-    return True
-
-
-def _subject(pair: Pair, subject: str) -> Any:
-    if subject == "target":
-        return pair.target
-    if subject == "draft":
-        return pair.draft
-    return pair.setting if subject == "setting" else pair.setting.device
-
-
-def _head_value(pair: Pair, name: str) -> Any:
-    head = pair.proposal.head
-    if head is None or name != "reduced_vocab":
-        return _value(head, name)
-    rows = head.vocab_size or pair.target.vocab_size
-    if head.draft_vocab_size is None or rows is None:
-        return None
-    return head.draft_vocab_size < rows
-
-
-def _pair_value(pair: Pair, relation: Relation | None, name: str) -> Any:
-    target, draft = pair.target, pair.draft
-    if name == "relation":
-        return None if relation is None else relation.kind
-    if name == "rows":
-        return None if draft is None else _same(target.vocab_size, draft.vocab_size)
-    if name == "quantization":
-        if draft is None:
-            return None
-        asked = pair.setting
-        ours, theirs = asked.quantization or target.quantization, asked.draft_quantization or draft.quantization
-        return "equal" if ours == theirs else "differ"
-    proposed: ModelProfile | Head | None = draft if draft is not None else pair.proposal.head
-    if proposed is None:
-        return None
-    if name == "hidden_size":
-        return _same(target.hidden_size, proposed.hidden_size)
-    if name == "context":
-        wanted, there = pair.setting.max_model_len, proposed.max_position_embeddings
-        return None if wanted is None or there is None else "short" if there < wanted else "enough"
-    return None
-
-
-def _same(ours: int | None, theirs: int | None) -> str | None:
-    if ours is None or theirs is None:
-        return None
-    return "equal" if ours == theirs else "differ"
-
-
 # ---------------------------------------------------------------------- the verdict
 
 
@@ -466,7 +47,7 @@ def verdict(pair: Pair, relation: Relation | None, engine: Engine) -> Verdict:
 
     `relation` compares the tokenizers of target and draft: None for draft-free methods and the target's own heads.
     """
-    table = _table(engine)
+    table = table_of(engine)
     method = table.methods.get(pair.method)
     if method is None:
         findings = [_Finding("unknown", f"whether {engine.name} has {pair.method} is not known")]
@@ -481,15 +62,17 @@ def verdict(pair: Pair, relation: Relation | None, engine: Engine) -> Verdict:
         findings += [
             _Finding(found.verdict, _filled(found.reason, pair), found.severity)
             for found in (*table.exceptions.get(pair.method, ()), *table.anywhere)
-            if _fits(found, pair, relation)
+            if fits(found, pair, relation)
         ]
+    if not findings:
+        findings = [_Finding("accepted", f"{engine.name} takes {pair.method}")]
     return _judge(findings, engine, table.note)
 
 
 def _judge(findings: list[_Finding], engine: Engine, note: str | None) -> Verdict:
     findings.sort(key=lambda finding: -_WORST[finding.verdict])
-    worst = findings[0] if findings else _Finding("accepted", "")
-    reasons = [finding.reason for finding in findings if finding.reason]
+    worst = findings[0]
+    reasons = [finding.reason for finding in findings]
     if note is not None:
         reasons.append(note)
     return Verdict(engine.key, engine.version, worst.verdict, tuple(dict.fromkeys(reasons)), worst.severity)
@@ -511,7 +94,7 @@ def _filled(reason: str, pair: Pair) -> str:
     return reason
 
 
-def _method_findings(pair: Pair, method: _Method, engine: Engine) -> list[_Finding]:
+def _method_findings(pair: Pair, method: Method, engine: Engine) -> list[_Finding]:
     needs = method.facts.get("needs")
     found = [_Finding("accepted", str(needs))] if needs and method.support in ("yes", "experimental") else []
     if method.support == "yes":
@@ -529,7 +112,7 @@ def _method_findings(pair: Pair, method: _Method, engine: Engine) -> list[_Findi
     return [_Finding(kinds[method.support], note, severity), *found]
 
 
-def _length_findings(pair: Pair, method: _Method | None, table: _Table) -> list[_Finding]:
+def _length_findings(pair: Pair, method: Method | None, table: Table) -> list[_Finding]:
     k = pair.setting.num_spec_tokens
     if k is None or method is None:
         return []
@@ -549,7 +132,7 @@ def _length_findings(pair: Pair, method: _Method | None, table: _Table) -> list[
     return found
 
 
-def _parallel_findings(pair: Pair, table: _Table, engine: Engine) -> list[_Finding]:
+def _parallel_findings(pair: Pair, table: Table, engine: Engine) -> list[_Finding]:
     """The draft's tensor-parallel size, where the engine leaves no choice."""
     size, draft = pair.setting.tensor_parallel_size, pair.draft
     rule = table.tensor_parallel.get(pair.method, table.tensor_parallel.get("any"))
@@ -571,7 +154,7 @@ def _parallel_findings(pair: Pair, table: _Table, engine: Engine) -> list[_Findi
 # ---------------------------------------------------------------------- vocabulary rules
 
 
-def _vocabulary_findings(pair: Pair, relation: Relation | None, table: _Table, engine: Engine) -> list[_Finding]:
+def _vocabulary_findings(pair: Pair, relation: Relation | None, table: Table, engine: Engine) -> list[_Finding]:
     assert pair.draft is not None
     rule = table.vocabulary.get("rule")
     if rule == "named-ids":
@@ -591,7 +174,7 @@ def _vocabulary_findings(pair: Pair, relation: Relation | None, table: _Table, e
     return [_by_number(f"equal embedding rows ({rows[0]:,})", relation)]
 
 
-def _unequal_rows(ours: int, theirs: int, relation: Relation | None, table: _Table, engine: Engine) -> list[_Finding]:
+def _unequal_rows(ours: int, theirs: int, relation: Relation | None, table: Table, engine: Engine) -> list[_Finding]:
     numbers = f"{ours:,} embedding rows against {theirs:,}"
     tokenizers = _in_words(relation)
     if table.vocabulary.get("rule") == "equal-rows-or-translate":
@@ -674,11 +257,11 @@ def _text(text: str | None) -> str:
     return "no such token" if text is None else repr(text)
 
 
-def _severity(table: _Table) -> str:
+def _severity(table: Table) -> str:
     return str(table.vocabulary.get("severity", "refuses at start"))
 
 
-def _equal_maps(rows: int, relation: Relation | None, table: _Table) -> list[_Finding]:
+def _equal_maps(rows: int, relation: Relation | None, table: Table) -> list[_Finding]:
     """Rows equal, then the two maps id → text."""
     if relation is None or relation.kind == "unknown":
         reason = (
@@ -693,7 +276,7 @@ def _equal_maps(rows: int, relation: Relation | None, table: _Table) -> list[_Fi
     return [_Finding("refused", f"the token maps {sure}differ, {_first(relation)}", _severity(table))]
 
 
-def _named_ids(target: ModelProfile, draft: ModelProfile, relation: Relation | None, table: _Table) -> list[_Finding]:
+def _named_ids(target: ModelProfile, draft: ModelProfile, relation: Relation | None, table: Table) -> list[_Finding]:
     """Compares `tokenizer.vocab_size`, the ids without added tokens; embedding rows do not matter."""
     if relation is not None and relation.kind in ("identical", "padding_only"):
         return [_by_number("equal tokenizer.vocab_size", relation)]
@@ -710,7 +293,7 @@ def _not_compared(
     target: ModelProfile, draft: ModelProfile, relation: Relation | None, engine: Engine
 ) -> list[_Finding]:
     """The engine compares nothing."""
-    rows = _same(target.vocab_size, draft.vocab_size)
+    rows = same(target.vocab_size, draft.vocab_size)
     if rows == "equal" and relation is not None and relation.kind != "unknown":
         return [_by_number("nothing is compared at start; embedding rows are equal", relation)]
     if relation is None or relation.kind == "unknown":
@@ -731,7 +314,7 @@ def _not_compared(
     ]
 
 
-def _token_text(target: ModelProfile, draft: ModelProfile, relation: Relation | None, table: _Table) -> list[_Finding]:
+def _token_text(target: ModelProfile, draft: ModelProfile, relation: Relation | None, table: Table) -> list[_Finding]:
     """Vocabulary type, bos and eos, the difference in size, then the texts id by id."""
     found = _special_differences(target, draft, table)
     ours, theirs = target.vocab_size, draft.vocab_size
@@ -743,7 +326,7 @@ def _token_text(target: ModelProfile, draft: ModelProfile, relation: Relation | 
     return [*found, _text_difference(ours, theirs, relation, table)]
 
 
-def _special_differences(target: ModelProfile, draft: ModelProfile, table: _Table) -> list[_Finding]:
+def _special_differences(target: ModelProfile, draft: ModelProfile, table: Table) -> list[_Finding]:
     ours, theirs = target.tokenizer, draft.tokenizer
     if ours is None or theirs is None:
         return []
@@ -762,7 +345,7 @@ def _special_differences(target: ModelProfile, draft: ModelProfile, table: _Tabl
     return [_Finding("refused", reason, _severity(table)) for reason in found]
 
 
-def _text_difference(ours: int | None, theirs: int | None, relation: Relation | None, table: _Table) -> _Finding:
+def _text_difference(ours: int | None, theirs: int | None, relation: Relation | None, table: Table) -> _Finding:
     if relation is None or relation.kind == "unknown":
         return _Finding("unknown", "it compares token texts, which could not be compared here")
     sizes = "" if ours is None or theirs is None or ours == theirs else f" ({ours:,} and {theirs:,} tokens)"
