@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from draftpick.catalog import Catalog, Record
+from draftpick.catalog import Catalog
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Head, Proposal
 
 Resolve = Callable[[str], ModelProfile]
-
-SAME_TEXT = frozenset({"identical", "padding_only", "control_tokens"})
 
 
 @dataclass(slots=True)
@@ -52,10 +51,10 @@ def search(
     relatives = _relatives(target, catalog)
     found.proposals.extend(_heads(target, relatives, catalog))
     own = {name.lower() for name in (target.id, *(relative.id for relative in relatives[:1]))}
-    for model_id, record in catalog.models.items():
+    for model_id, traits in catalog.traits.items():
         if model_id.lower() in own:
             continue
-        reason = None if everything else _why_not_worth_a_line(target, record, catalog)
+        reason = None if everything else _why_not_worth_a_line(target, traits, catalog)
         if reason is None:
             draft = catalog.profile(model_id)
             found.proposals.append(Proposal(method="draft_model", origin=draft.origin, draft=draft))
@@ -101,33 +100,25 @@ def _head_proposal(head: Head, catalog: Catalog, via: str | None) -> Proposal:
     return Proposal(method=head.method, origin="catalogue", head=head, via=via)
 
 
-def _why_not_worth_a_line(target: ModelProfile, record: Record, catalog: Catalog) -> str | None:
+def _why_not_worth_a_line(target: ModelProfile, traits: Sequence[Any], catalog: Catalog) -> str | None:
     """A reason to leave a catalogued model out of the list, or None to judge it."""
-    if _not_smaller(target, record):
-        return "not smaller than the target"
-    if record.get("family") == target.family and target.family is not None:
-        return None
-    if shares_text(target, record, catalog):
-        return None
-    if record.get("vocab_size") == target.vocab_size and target.vocab_size is not None:
-        return None
-    return "another vocabulary"
-
-
-def _not_smaller(target: ModelProfile, record: Record) -> bool:
-    """Whether a model reads as much per token as the target, or more."""
-    theirs = record.get("params_active") or record.get("params_text") or record.get("params_total")
+    family, tokenizer, vocab_size, active, text, total = traits
+    theirs = active or text or total
     ours = target.params_active or target.params_text or target.params_total
-    return theirs is not None and ours is not None and theirs >= ours
+    if theirs is not None and ours is not None and theirs >= ours:
+        return "not smaller than the target"
+    if family is not None and family == target.family:
+        return None
+    if vocab_size is not None and vocab_size == target.vocab_size:
+        return None
+    return None if _shares_text(target, tokenizer, catalog) else "another vocabulary"
 
 
-def shares_text(target: ModelProfile, record: Record, catalog: Catalog) -> bool:
-    """Whether a catalogued model's ordinary tokens have the ids of the target's, as far as the catalogue knows."""
-    key, own = record.get("tokenizer"), target.tokenizer
-    if key is None or own is None:
-        return False
-    other = catalog.tokenizer(key)
-    if other is None:
+def _shares_text(target: ModelProfile, key: str | None, catalog: Catalog) -> bool:
+    """Whether a catalogued tokenizer gives ordinary text the ids of the target's, as far as the catalogue knows."""
+    own = target.tokenizer
+    other = catalog.tokenizer(key) if key is not None else None
+    if other is None or own is None:
         return False
     if own.core is not None and other.core is not None:
         return own.core == other.core

@@ -48,14 +48,44 @@ def user_folder() -> Path:
 
 
 @lru_cache(maxsize=None)
-def _compiled(name: str) -> Any:
+def _compiled(name: str) -> bytes:
     path = _HERE / "_data" / name
-    if not path.is_file():
-        from draftpick.catalog_index import compile_index
+    if path.is_file():
+        with open(path, "rb") as file:
+            return file.read()
+    from draftpick.catalog_index import compile_index
 
-        return compile_index(packed_folder())[name]
-    with open(path, "rb") as file:
-        return json.loads(file.read())
+    return compile_index(packed_folder())[name]
+
+
+@lru_cache(maxsize=None)
+def _parsed(name: str) -> Any:
+    return json.loads(_compiled(name))
+
+
+class _Lines(Mapping[str, Record]):
+    """Records that stand one a line in a compiled file; each is parsed when somebody looks."""
+
+    def __init__(self, name: str, places: Mapping[str, tuple[int, int]]) -> None:
+        self._name = name
+        self._places = places
+        self._seen: dict[str, Record] = {}
+
+    def __getitem__(self, key: str) -> Record:
+        known = self._seen.get(key)
+        if known is None:
+            start, end = self._places[key]
+            known = self._seen[key] = json.loads(_compiled(self._name)[start:end])
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
 
 
 class Catalog:
@@ -77,6 +107,11 @@ class Catalog:
         return self._index["models"]  # type: ignore[no-any-return]
 
     @property
+    def traits(self) -> Mapping[str, list[Any]]:
+        """Of each model: family, tokenizer, vocab_size, params_active, params_text, params_total."""
+        return self._index["traits"]  # type: ignore[no-any-return]
+
+    @property
     def heads(self) -> Mapping[str, Record]:
         return self._index["heads"]  # type: ignore[no-any-return]
 
@@ -91,6 +126,13 @@ class Catalog:
     @property
     def tokenizers(self) -> Mapping[str, Record]:
         return self._index["tokenizers"]  # type: ignore[no-any-return]
+
+    def record(self, kind: str, key: str) -> Record:
+        """A whole record, its source and date included; `kind` is models, heads, tokenizers, engines or devices."""
+        record: Record = self._index[kind][key]
+        if "source" in record:
+            return record
+        return {**record, **_parsed("details.json").get(kind, {}).get(key, {})}
 
     # ------------------------------------------------------------------ models
 
@@ -175,7 +217,7 @@ class Catalog:
 
     @cached_property
     def _heavy_tokenizers(self) -> Mapping[str, Record]:
-        return _compiled("tokenizers.json")  # type: ignore[no-any-return]
+        return _parsed("tokenizers.json")  # type: ignore[no-any-return]
 
     def by_full(self, digest: str) -> str | None:
         """The catalogue key of the tokenizer with this `full` digest."""
@@ -187,7 +229,7 @@ class Catalog:
             return None
         if target.full[:16] not in self._index["related"]:
             return None
-        rows: Mapping[str, Mapping[str, str]] = _compiled(f"relations/{target.full[:16]}.json")
+        rows: Mapping[str, Mapping[str, str]] = _parsed(f"relations/{target.full[:16]}.json")
         return rows.get(draft.full[:16])
 
     # ------------------------------------------------------------------ engines and devices
@@ -252,10 +294,12 @@ def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -
 
 def load(overlay: Path | None = None) -> Catalog:
     """The catalogue, with the user's own overlay and then `overlay` laid over it."""
-    index = _compiled("index.json")
+    index = dict(_parsed("index.json"))
+    for kind in ("models", "heads", "tokenizers", "engines", "devices"):
+        index[kind] = _Lines(f"{kind}.jsonl", index[kind])
     folders = [folder for folder in (user_folder(), overlay) if folder is not None and (folder is overlay or folder.is_dir())]
     if not folders:
         return Catalog(index)
     from draftpick.catalog_index import lay_over
 
-    return Catalog(lay_over(index, folders))
+    return Catalog(lay_over(index, _parsed("details.json"), folders))

@@ -21,6 +21,16 @@ else:
 
 Record = dict[str, Any]
 
+DETAILS = {
+    "models": ("source", "checked", "param_check", "params_active_vendor", "aliases"),
+    "heads": ("source", "checked", "aliases", "release", "block_size"),
+    "tokenizers": ("source", "checked", "stands_for", "embedding_rows", "markup", "key"),
+    "devices": ("source", "checked", "aliases"),
+}
+"""What nobody needs for a judgement, only for a look at the record."""
+KINDS = ("models", "heads", "tokenizers", "engines", "devices")
+TRAITS = ("family", "tokenizer", "vocab_size", "params_active", "params_text", "params_total")
+"""What decides whether a model is worth a line, kept for all models in the index itself."""
 HEAVY_TOKENIZER_FIELDS = ("control", "blocks", "sketch", "head")
 
 
@@ -35,43 +45,87 @@ def read_toml(path: Path) -> Record:
         raise InvalidCatalog(f"{path}: not valid TOML: {error}", "mend the file, then run `draftpick catalog validate`") from None
 
 
-def compile_index(folder: Path) -> dict[str, Any]:
-    """All compiled files by name, from a catalogue folder."""
-    tokenizers = {path.stem: read_toml(path) for path in sorted((folder / "tokenizers").glob("*.toml"))}
-    index: Record = {
-        "models": {},
-        "heads": {},
-        "not_published": {},
-        "engines": {path.stem: _plain(read_toml(path)) for path in sorted((folder / "engines").glob("*.toml"))},
-        "devices": {},
-        "tokenizers": {key: _light(_plain(record)) for key, record in tokenizers.items()},
-    }
-    for path in sorted((folder / "families").glob("*.toml")):
-        _add_family(index, read_toml(path), origin=None)
-    if (folder / "devices.toml").is_file():
-        _add_devices(index, read_toml(folder / "devices.toml"))
+def compile_index(folder: Path) -> dict[str, bytes]:
+    """All compiled files by name, from a catalogue folder.
+
+    Records stand one a line in `<kind>.jsonl`; the index says where each begins and ends, so that a run parses only
+    those it looks at.
+    """
+    whole = _read_folder(folder)
+    tokenizers = {key: _heavy(record) for key, record in whole["tokenizers"].items() if record.get("full")}
+    whole["tokenizers"] = {key: _light(record) for key, record in whole["tokenizers"].items()}
     relations = _relations(folder / "tokenizers" / "relations.csv")
+    index = _derive(whole)
     index["related"] = sorted(Path(name).stem for name in relations)
-    return {
-        "index.json": _derive(index),
-        "tokenizers.json": {key: _heavy(record) for key, record in tokenizers.items() if record.get("full")},
-        **relations,
-    }
+    index["traits"] = {key: [record.get(field) for field in TRAITS] for key, record in whole["models"].items()}
+    details = {kind: {key: _split(index[kind], key, fields) for key in index[kind]} for kind, fields in DETAILS.items()}
+    files = {"details.json": _bytes(details), "tokenizers.json": _bytes(tokenizers)}
+    files.update((name, _bytes(rows)) for name, rows in relations.items())
+    for kind in KINDS:
+        index[kind], files[f"{kind}.jsonl"] = _lines(index[kind])
+    files["index.json"] = _bytes(index)
+    return files
 
 
 def write_index(folder: Path, target: Path) -> None:
     """Compile `folder` and write the files into `target`."""
     (target / "relations").mkdir(parents=True, exist_ok=True)
     for name, content in compile_index(folder).items():
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-        (target / name).write_text(text, encoding="utf-8")
+        (target / name).write_bytes(content)
 
 
-def lay_over(index: Mapping[str, Any], folders: Iterable[Path]) -> Record:
-    """The index with the overlays' rows added or replaced; each overlay is validated first."""
+def is_current(folder: Path, compiled: Path) -> bool:
+    """Whether the compiled files say what the text files say."""
+    return all(
+        (compiled / name).is_file() and (compiled / name).read_bytes() == content
+        for name, content in compile_index(folder).items()
+    )
+
+
+def _read_folder(folder: Path) -> Record:
+    index: Record = {
+        "models": {},
+        "heads": {},
+        "not_published": {},
+        "engines": {path.stem: _plain(read_toml(path)) for path in sorted((folder / "engines").glob("*.toml"))},
+        "devices": {},
+        "tokenizers": {path.stem: _plain(read_toml(path)) for path in sorted((folder / "tokenizers").glob("*.toml"))},
+    }
+    for path in sorted((folder / "families").glob("*.toml")):
+        _add_family(index, read_toml(path), origin=None)
+    if (folder / "devices.toml").is_file():
+        _add_devices(index, read_toml(folder / "devices.toml"))
+    return index
+
+
+def _lines(records: Mapping[str, Record]) -> tuple[dict[str, list[int]], bytes]:
+    """Where each record begins and ends, and the records one a line."""
+    places: dict[str, list[int]] = {}
+    content = bytearray()
+    for key, record in records.items():
+        line = _bytes(record)
+        places[key] = [len(content), len(content) + len(line)]
+        content += line + b"\n"
+    return places, bytes(content)
+
+
+def _bytes(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+
+
+def lay_over(
+    index: Mapping[str, Any], details: Mapping[str, Any], folders: Iterable[Path]
+) -> Record:
+    """The index with the overlays' rows added or replaced; each overlay is validated first.
+
+    Its records are whole again: the look-up tables are derived from what the index keeps apart as details.
+    """
     from draftpick.files import check_overlay
 
     merged: Record = {key: dict(value) if isinstance(value, dict) else value for key, value in index.items()}
+    for kind in KINDS:
+        rows = details.get(kind, {})
+        merged[kind] = {key: {**rows.get(key, {}), **record} for key, record in index[kind].items()}
     for folder in folders:
         for path in check_overlay(folder, merged):
             content = read_toml(path)
@@ -83,6 +137,7 @@ def lay_over(index: Mapping[str, Any], folders: Iterable[Path]) -> Record:
                 _add_devices(merged, content)
             else:
                 _add_family(merged, content, origin="overlay")
+    merged["traits"] = {key: [record.get(field) for field in TRAITS] for key, record in merged["models"].items()}
     return _derive(merged)
 
 
@@ -145,6 +200,12 @@ def _keyed_names(records: Mapping[str, Record]) -> dict[str, str]:
     return names
 
 
+def _split(records: Record, key: str, fields: tuple[str, ...]) -> Record:
+    """Take the details out of a record and return them."""
+    record = records[key]
+    return {field: record.pop(field) for field in fields if field in record}
+
+
 def _light(record: Record) -> Record:
     return {key: value for key, value in record.items() if key not in HEAVY_TOKENIZER_FIELDS}
 
@@ -179,14 +240,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value.isoformat() if isinstance(value, date) else value
-
-
-def is_current(folder: Path, compiled: Path) -> bool:
-    """Whether the compiled files say what the text files say."""
-    return all(
-        (compiled / name).is_file() and json.loads((compiled / name).read_text(encoding="utf-8")) == json.loads(json.dumps(content))
-        for name, content in compile_index(folder).items()
-    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The command line: parse, call one function, render, exit code."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: typer would evaluate each annotation again at start-up.
+import gc
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +48,8 @@ from draftpick.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from draftpick.advice import Advice
     from draftpick.candidates import Resolve
     from draftpick.catalog import Catalog
@@ -55,21 +58,12 @@ if TYPE_CHECKING:
 
 BUG, INTERRUPTED = 70, 130
 
-app = typer.Typer(
-    name="draftpick",
-    help="Which draft model to put in front of a target for speculative decoding, in which engine, or none.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"draftpick {__version__}")
         raise typer.Exit
 
 
-@app.callback()
 def _draftpick(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -78,7 +72,6 @@ def _draftpick(
     pass
 
 
-@app.command(rich_help_panel="Choose", epilog="Example: draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend -tp 4")
 def recommend(
     target: Target,
     draft_model: Drafts = None,
@@ -122,14 +115,13 @@ def recommend(
         catalog,
         resolve,
         drafts=options["draft_model"] or (),
-        extra=() if options["draft_model"] else _found_outside(profile, catalog, options),
+        extra=() if options["draft_model"] else list(_found_outside(profile, catalog, resolve, options)),
         choices=_rule_choices(options),
         everything=bool(options["everything"]),
     )
     _answer(advice, options)
 
 
-@app.command(rich_help_panel="Choose", epilog="Example: draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8")
 def check(
     target: Target,
     draft: Draft,
@@ -168,7 +160,6 @@ def check(
     _answer(check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
 
 
-@app.command(rich_help_panel="Look up")
 def rules(
     name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
     no_color: NoColor = None,
@@ -180,11 +171,6 @@ def rules(
     _write(text, None)
 
 
-catalog_app = typer.Typer(help="The models, heads, tokenizers, engines and devices that draftpick knows.", no_args_is_help=True)
-app.add_typer(catalog_app, name="catalog", rich_help_panel="Look up")
-
-
-@catalog_app.command("list")
 def catalog_list(
     kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines or devices.")] = "models",
     family: Annotated[str | None, typer.Option(help="Only this family.", show_default=False)] = None,
@@ -200,7 +186,6 @@ def catalog_list(
     _write(listing(load(catalog_folder), kind, family=family, as_json=json, **_screen(no_color)), output)
 
 
-@catalog_app.command("show")
 def catalog_show(
     name: Annotated[str, typer.Argument(help="A model, head, tokenizer, engine or device.", show_default=False)],
     catalog_folder: Overlay = None,
@@ -215,7 +200,6 @@ def catalog_show(
     _write(one_record(load(catalog_folder), name, as_json=json, **_screen(no_color)), output)
 
 
-@catalog_app.command("validate")
 def catalog_validate(
     folder: Annotated[Path | None, typer.Argument(help="An overlay; without it, the whole catalogue.", show_default=False)] = None,
 ) -> None:
@@ -227,7 +211,6 @@ def catalog_validate(
     raise typer.Exit(0 if passed else 2)
 
 
-@catalog_app.command("add")
 def catalog_add(
     model: Annotated[str, typer.Argument(help="Folder, GGUF file or hub id.", show_default=False)],
     model_id: Annotated[str | None, typer.Option("--id", help="Id to file it under.", show_default=False)] = None,
@@ -245,43 +228,91 @@ def catalog_add(
     typer.echo(f"written to {path}", err=True)
 
 
+# ---------------------------------------------------------------------- the application
+
+COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
+    "recommend": (recommend, "Choose", "draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend -tp 4"),
+    "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
+    "rules": (rules, "Look up", "draftpick rules size-ratio"),
+}
+CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "list": (catalog_list, "draftpick catalog list --kind devices"),
+    "show": (catalog_show, "draftpick catalog show Qwen/Qwen3-32B"),
+    "validate": (catalog_validate, "draftpick catalog validate my-rows/"),
+    "add": (catalog_add, "draftpick catalog add ./my-finetune --id acme/my-finetune"),
+}
+
+
+def application(arguments: Sequence[str] = ()) -> typer.Typer:
+    """The whole application, or just the command that `arguments` ask for: typer pays for each one at start-up."""
+    names = (*COMMANDS, "catalog")
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    wanted = (asked,) if asked in names else names
+    built = typer.Typer(
+        name="draftpick",
+        help="Which draft model to put in front of a target for speculative decoding, in which engine, or none.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    built.callback()(_draftpick)
+    for name, (command, panel, example) in COMMANDS.items():
+        if name in wanted:
+            built.command(name, rich_help_panel=panel, epilog=f"Example: {example}")(command)
+    if "catalog" in wanted:
+        catalog_help = "The models, heads, tokenizers, engines and devices that draftpick knows."
+        group = typer.Typer(help=catalog_help, no_args_is_help=True)
+        for name, (command, example) in CATALOG_COMMANDS.items():
+            group.command(name, epilog=f"Example: {example}")(command)
+        built.add_typer(group, name="catalog", rich_help_panel="Look up")
+    return built
+
+
+app = application()
+
+
 # ---------------------------------------------------------------------- shared by the commands
 
 
-def _sources(options: dict[str, Any]) -> tuple[Catalog, Resolve]:
+def _sources(options: dict[str, Any]) -> "tuple[Catalog, Resolve]":
     from draftpick.catalog import load
     from draftpick.models import resolve
 
     catalog = load(options["catalog_folder"])
-    offline = bool(options["offline"]) or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    offline = _is_offline(options)
 
-    def find(name: str, revision: str | None = None) -> ModelProfile:
+    def find(name: str, revision: str | None = None) -> "ModelProfile":
         return resolve(name, catalog, revision=revision, offline=offline)
 
     return catalog, find
 
 
-def _found_outside(target: ModelProfile, catalog: Catalog, options: dict[str, Any]) -> list[ModelProfile]:
-    from draftpick.models.sources import outside
+def _found_outside(
+    target: "ModelProfile", catalog: "Catalog", resolve: "Resolve", options: dict[str, Any]
+) -> "Iterator[ModelProfile]":
+    from draftpick.models.nearby import outside
 
-    return outside(target, catalog, offline=bool(options["offline"]))
+    return outside(target, catalog, resolve, offline=_is_offline(options))
 
 
-def _rule_choices(options: dict[str, Any]) -> RuleChoices:
+def _is_offline(options: dict[str, Any]) -> bool:
+    return bool(options["offline"]) or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def _rule_choices(options: dict[str, Any]) -> "RuleChoices":
     from draftpick.choices import RuleChoices, load_rules_file
 
     base = load_rules_file(options["rules_file"]) if options["rules_file"] else RuleChoices()
     return base.with_options(options["select"] or (), options["ignore"] or ())
 
 
-def _answer(advice: Advice, options: dict[str, Any]) -> None:
+def _answer(advice: "Advice", options: dict[str, Any]) -> None:
     """Render, write, and exit with the code of the answer."""
     wanted = Format.json if options["json"] else options["output_format"] or Format.table
     _write(_rendered(advice, wanted, options), options["output"])
     raise typer.Exit(0 if options["exit_zero"] else advice.exit_code)
 
 
-def _rendered(advice: Advice, wanted: Format, options: dict[str, Any]) -> str:
+def _rendered(advice: "Advice", wanted: Format, options: dict[str, Any]) -> str:
     explain, everything = bool(options.get("explain")), bool(options.get("everything"))
     if wanted is Format.json:
         from draftpick.report import json
@@ -327,8 +358,10 @@ def main() -> None:
         # A locale without UTF-8 must not turn an answer into a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    # A run is short and makes no cycles worth collecting, but hundreds of thousands of records.
+    gc.disable()
     try:
-        app()
+        application(sys.argv[1:])()
     except DraftpickError as error:
         _complain(error.message, error.hint)
         sys.exit(error.exit_code)

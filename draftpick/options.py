@@ -40,19 +40,19 @@ DeviceName = Annotated[
 ]
 TensorParallel = Annotated[
     int | None,
-    typer.Option("--tensor-parallel-size", "-tp", min=1, max=1024, help="Devices a model is split over.", rich_help_panel=_WHERE),
+    typer.Option("--tensor-parallel-size", "-tp", min=1, max=1024, metavar="N", help="Devices a model is split over.", rich_help_panel=_WHERE),
 ]
 ModelLength = Annotated[
     int | None,
-    typer.Option("--max-model-len", min=1, max=1 << 30, help="Longest context in tokens.", rich_help_panel=_WHERE),
+    typer.Option("--max-model-len", min=1, max=1 << 30, metavar="N", help="Longest context in tokens.", rich_help_panel=_WHERE),
 ]
 Sequences = Annotated[
     int | None,
-    typer.Option("--max-num-seqs", min=1, max=1 << 20, help="Sequences served at once.", rich_help_panel=_WHERE),
+    typer.Option("--max-num-seqs", min=1, max=1 << 20, metavar="N", help="Sequences served at once.", rich_help_panel=_WHERE),
 ]
 SpecTokens = Annotated[
     int | None,
-    typer.Option("--num-speculative-tokens", "-k", min=1, max=64, help="Tokens drafted per step.", rich_help_panel=_WHERE),
+    typer.Option("--num-speculative-tokens", "-k", min=1, max=64, metavar="N", help="Tokens drafted per step.", rich_help_panel=_WHERE),
 ]
 Dtype = Annotated[
     str | None,

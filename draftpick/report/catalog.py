@@ -68,33 +68,25 @@ def validation(folder: Path | None) -> tuple[str, bool]:
 
 
 def _records(catalog: Catalog, kind: str) -> Mapping[str, Record]:
-    return {
-        "models": catalog.models,
-        "heads": catalog.heads,
-        "tokenizers": catalog.tokenizers,
-        "engines": catalog.engines,
-        "devices": catalog.devices,
-    }[kind]
+    keys: Mapping[str, Record] = getattr(catalog, kind)
+    return {key: catalog.record(kind, key) for key in keys}
 
 
 def _find(catalog: Catalog, name: str) -> tuple[str, str, Record]:
     model_id = catalog.model_id(name)
     if model_id is not None:
-        return "models", model_id, catalog.models[model_id]
+        return "models", model_id, catalog.record("models", model_id)
     head = catalog.head(name)
     if head is not None:
-        return "heads", head.id, catalog.heads[head.id]
+        return "heads", head.id, catalog.record("heads", head.id)
     if name in catalog.tokenizers:
-        return "tokenizers", name, catalog.tokenizers[name]
-    for kind, look_up, rows in (
-        ("engines", catalog.engine, catalog.engines),
-        ("devices", catalog.device, catalog.devices),
-    ):
+        return "tokenizers", name, catalog.record("tokenizers", name)
+    for kind, look_up in (("engines", catalog.engine), ("devices", catalog.device)):
         try:
             key = look_up(name).key
         except UsageError:
             continue
-        return kind, key, rows[key]
+        return kind, key, catalog.record(kind, key)
     near = catalog.nearest(name)
     raise UsageError(f"the catalogue has no {name!r}", f"did you mean {', '.join(near)}?" if near else "`draftpick catalog list` shows all")
 

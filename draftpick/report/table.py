@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from draftpick.advice import Advice, num_spec_tokens, why, why_not
-from draftpick.assess import Assessment
+from draftpick.assess import TAKEN, Assessment
 from draftpick.report.text import printable, ratio, size_of
 
 STYLES = {
@@ -44,7 +44,7 @@ def render(advice: Advice, *, width: int | None, color: bool, explain: bool = Fa
     )
     for part in _parts(advice, explain, everything):
         console.print(part, soft_wrap=width is None and isinstance(part, Text))
-    return buffer.getvalue()
+    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
 
 
 def _parts(advice: Advice, explain: bool, everything: bool) -> Iterable[RenderableType]:
@@ -89,7 +89,9 @@ def _candidates_table(advice: Advice, shown: Sequence[Assessment]) -> Table:
     table.add_column("draft", overflow="fold", ratio=5)
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
-    table.add_column("k", justify="right", no_wrap=True)
+    with_k = any(num_spec_tokens(found) for found in shown)
+    if with_k:
+        table.add_column("k", justify="right", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("engine", no_wrap=True)
     table.add_column("what matters most", overflow="fold", ratio=8)
@@ -100,7 +102,7 @@ def _candidates_table(advice: Advice, shown: Sequence[Assessment]) -> Table:
             printable(_name(found)),
             size_of(found.proposal),
             ratio(advice.target, found.proposal),
-            str(num_spec_tokens(found) or "-"),
+            *([str(num_spec_tokens(found) or "-")] if with_k else []),
             f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
             Text(_engine_cell(found), style=STYLES[verdict.verdict] if verdict else ""),
             printable(why(found)),
@@ -113,8 +115,20 @@ def _rejected_table(listed: Sequence[Assessment]) -> Table:
     table.add_column("draft", overflow="fold", ratio=4)
     table.add_column("why not", overflow="fold", ratio=9)
     for found in listed:
-        table.add_row(printable(_name(found)), printable(why_not(found)))
+        table.add_row(printable(_name(found)), printable(why_not(found) + _taken_elsewhere(found)))
     return table
+
+
+def _taken_elsewhere(found: Assessment) -> str:
+    """Which engines take what the asked one refuses, where no rule speaks against the pair itself."""
+    if found.rejections:
+        return ""
+    others = {verdict: [key for key, one in found.engines.all.items() if one.verdict == verdict] for verdict in TAKEN}
+    parts = [f"{words} {', '.join(others[verdict])}" for verdict, words in _TAKEN_WORDS.items() if others[verdict]]
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+_TAKEN_WORDS = {"accepted": "accepted by", "care": "with care by"}
 
 
 def _pair(found: Assessment) -> Iterable[RenderableType]:
@@ -172,12 +186,16 @@ def _engine_cell(found: Assessment) -> str:
 
 
 def _looks_right(found: Assessment) -> tuple[object, ...]:
-    """Order of the rejected: the same text ids first, then the likeness of size; the one a person would try comes first."""
-    relation = found.relation
-    ours, draft = found.pair.target.params_read, found.proposal.draft
-    theirs = draft.params_read if draft is not None else None
-    off = abs(ours / theirs - 7.0) if ours and theirs else 1e9
-    return (relation is None or not relation.same_language_ids, off, found.proposal.label)
+    """Order of the rejected: what a person would try comes first, by vocabulary, kind of model and size."""
+    target, draft, relation = found.pair.target, found.proposal.draft, found.relation
+    if draft is None:
+        return (9, True, True, 0.0, found.proposal.label)
+    off = abs(target.params_read / draft.params_read - 7.0) if target.params_read and draft.params_read else 1e9
+    kind = _LIKENESS.get(relation.kind, 5) if relation is not None else 5
+    return (kind, draft.generation != target.generation, draft.variant != target.variant, off, found.proposal.label)
+
+
+_LIKENESS = {"identical": 0, "padding_only": 0, "control_tokens": 1, "extension": 2, "different": 3}
 
 
 def _the_rest(rejected: Sequence[Assessment]) -> str:
