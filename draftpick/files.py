@@ -466,13 +466,22 @@ def validate(folder: Path, *, base: Mapping[str, Any] | None = None) -> list[Pro
     paths = _paths(folder)
     whole = all((folder / name).is_dir() for name in ("families", "tokenizers", "engines"))
     if base is None and not whole:
-        from draftpick.catalog import _compiled
+        from draftpick.catalog import packed_folder
 
-        base = _compiled("index.json")
+        base = _rows_below(packed_folder())
     seen = _Seen(base or {}, overlay=base is not None)
     _check_files(folder, paths, seen)
     _check_rows_together(seen)
     return sorted(seen.problems, key=lambda problem: (problem.severity, problem.file, problem.where))
+
+
+def _rows_below(folder: Path) -> dict[str, Any]:
+    """The models and tokenizer keys of a whole catalogue, as an overlay needs them."""
+    files = [read_toml(path) for path in sorted((folder / "families").glob("*.toml"))]
+    return {
+        "models": {row["id"]: row for content in files for row in content.get("model", ())},
+        "tokenizers": {path.stem: {} for path in (folder / "tokenizers").glob("*.toml")},
+    }
 
 
 def check_overlay(folder: Path, base: Mapping[str, Any]) -> list[Path]:

@@ -155,6 +155,13 @@ def test_a_good_overlay_passes(tmp_path: Path) -> None:
     assert check_overlay(folder, BASE) == [folder / "families" / "mine.toml"]
 
 
+def test_an_overlay_by_itself_is_checked_against_the_shipped_catalogue(tmp_path: Path) -> None:
+    text = FAMILY + row(id='"a/b"', aliases='["gpt2"]') + head(id='"a/h"', target='"Qwen/Qwen3-8B"')
+    assert [problem.message for problem in validate(overlay(tmp_path, text))] == [
+        "alias 'gpt2' is taken by openai-community/gpt2"
+    ]
+
+
 def test_a_single_file_is_an_overlay_too(tmp_path: Path) -> None:
     path = overlay(tmp_path, GOOD, "mine.toml") / "mine.toml"
     assert check_overlay(path, BASE) == [path]
