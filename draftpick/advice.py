@@ -12,6 +12,10 @@ from draftpick.choices import RuleChoices
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
 
+PAYS_WHERE = {
+    "ngram": "Needs no draft: copies what followed the same tokens in the prompt, so it pays where answers repeat it.",
+    "suffix": "Needs no draft: a suffix tree of earlier answers, so it pays where answers repeat each other.",
+}
 FACTS_ONLY = "judged by facts alone: nothing was measured and no speed-up is predicted"
 
 
@@ -169,6 +173,8 @@ def why(found: Assessment) -> str:
     against = why_not(found)
     if against:
         return against
+    if found.proposal.method in PAYS_WHERE:
+        return PAYS_WHERE[found.proposal.method]
     cautions = [finding for finding in found.findings if finding.outcome == "warn" and finding.ignored_because is None]
     if cautions:
         return max(cautions, key=lambda finding: finding.weight * (1 - finding.score)).message

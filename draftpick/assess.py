@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from draftpick.catalog import Catalog
-from draftpick.choices import RuleChoices
+from draftpick.choices import ASCEND_PREFERENCE, ENGINE_PREFERENCE, RuleChoices
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation, compare
-from draftpick.pair import DRAFT_FREE, Engine, Pair, Proposal, Setting
+from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, verdict
 
@@ -77,13 +77,19 @@ class Engines:
         if self._pair.setting.engine is not None:
             return self.asked if self.asked is not None and self.asked.verdict in TAKEN else None
         careful = None
-        for engine in self._engines:
+        for engine in preferred(self._engines, self._pair.setting.device):
             found = verdict(self._pair, self._pair.relation, engine)
             if found.verdict == "accepted":
                 return found
             if found.verdict == "care" and careful is None:
                 careful = found
         return careful
+
+
+def preferred(engines: Iterable[Engine], device: Device | None) -> list[Engine]:
+    """Engines in the order in which one is named where the user named none."""
+    order = (*ASCEND_PREFERENCE, *ENGINE_PREFERENCE) if device is not None and device.vendor == "huawei" else ENGINE_PREFERENCE
+    return sorted(engines, key=lambda engine: (order.index(engine.key) if engine.key in order else len(order), engine.key))
 
 
 def assess(target: ModelProfile, proposal: Proposal, setting: Setting, catalog: Catalog, choices: RuleChoices | None = None) -> Assessment:

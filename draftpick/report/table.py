@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +25,9 @@ STYLES = {
     "unknown": "dim",
 }
 VIABLE_SHOWN = 9
-REJECTED_SHOWN = 9
+REASONS_SHOWN = 6
+NAMES_SHOWN = 4
+WIDE = 120
 UNCUT = 100_000
 """Width for output that no terminal shows: a pipe gets whole lines."""
 
@@ -42,81 +45,110 @@ def render(advice: Advice, *, width: int | None, color: bool, explain: bool = Fa
         markup=False,
         legacy_windows=False,
     )
-    for part in _parts(advice, explain, everything):
+    for part in _parts(advice, width, explain, everything):
         console.print(part, soft_wrap=width is None and isinstance(part, Text))
     return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
 
 
-def _parts(advice: Advice, explain: bool, everything: bool) -> Iterable[RenderableType]:
+def _parts(advice: Advice, width: int | None, explain: bool, everything: bool) -> Iterable[RenderableType]:
     yield Text(printable(advice.decision.sentence), style="bold")
     if advice.command == "check":
         yield from _pair(advice.assessments[0])
     else:
-        yield from _ranking(advice, explain, everything)
+        yield from _ranking(advice, width, explain, everything)
     yield Text("")
     yield Text(_footer(advice), style="dim")
 
 
-def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[RenderableType]:
+def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool) -> Iterable[RenderableType]:
     viable = advice.viable if everything else advice.viable[:VIABLE_SHOWN]
     shown = [*viable, *(found for found in advice.draft_free if found.viable)]
     if shown:
         yield Text("")
-        yield _candidates_table(advice, shown)
+        yield _candidates_table(advice, shown, stacked=width is not None and width < WIDE)
     if len(viable) < len(advice.viable):
         yield Text(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
-    rejected = sorted(advice.rejected, key=_looks_right)
-    listed = rejected if everything else rejected[:REJECTED_SHOWN]
+    groups = _by_reason(sorted(advice.rejected, key=_looks_right))
+    listed = groups if everything else groups[:REASONS_SHOWN]
     if listed:
         yield Text("")
         yield Text("Look right, but do not fit:")
-        yield _rejected_table(listed)
-    if len(listed) < len(rejected):
-        yield Text(_the_rest(rejected[len(listed) :]), style="dim")
+        yield from _rejected(listed, everything, stacked=width is not None and width < WIDE)
+    if len(listed) < len(groups):
+        yield Text(_the_rest([found for group in groups[len(listed) :] for found in group]), style="dim")
     if advice.left_out:
         counts = ", ".join(f"{number} {reason}" for reason, number in sorted(advice.left_out.items()))
         yield Text(f"Not listed one by one: {counts}.", style="dim")
     if explain:
-        for found in [*shown, *listed]:
+        for found in [*shown, *(found for group in listed for found in group[:NAMES_SHOWN])]:
             yield Text("")
             yield Text(printable(found.proposal.label), style="bold")
             yield _findings_table(found)
 
 
-def _candidates_table(advice: Advice, shown: Sequence[Assessment]) -> Table:
+def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: bool) -> Table:
+    """One row a candidate; on a narrow screen the reason stands below the name."""
     table = _table()
     table.add_column("#", justify="right")
-    table.add_column("draft", overflow="fold", ratio=5)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("ratio", justify="right", no_wrap=True)
+    table.add_column("draft", overflow="fold", no_wrap=not stacked)
+    for name in ("size", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
     with_k = any(num_spec_tokens(found) for found in shown)
     if with_k:
         table.add_column("k", justify="right", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("engine", no_wrap=True)
-    table.add_column("what matters most", overflow="fold", ratio=8)
+    table.add_column("verdict" if advice.setting.engine else "engine", no_wrap=True)
+    if not stacked:
+        table.add_column("what matters most", overflow="fold")
     for place, found in enumerate(shown, start=1):
-        verdict = found.verdict
+        name, reason = printable(_name(found)), printable(why(found))
         table.add_row(
             str(place),
-            printable(_name(found)),
+            Text.assemble(name, ("\n" + reason, "dim")) if stacked else name,
             size_of(found.proposal),
             ratio(advice.target, found.proposal),
             *([str(num_spec_tokens(found) or "-")] if with_k else []),
             f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
-            Text(_engine_cell(found), style=STYLES[verdict.verdict] if verdict else ""),
-            printable(why(found)),
+            _verdict_cell(advice, found),
+            *([] if stacked else [reason]),
         )
     return table
 
 
-def _rejected_table(listed: Sequence[Assessment]) -> Table:
+def _verdict_cell(advice: Advice, found: Assessment) -> Text:
+    verdict = found.verdict
+    if verdict is None:
+        return Text("")
+    words = verdict.verdict if advice.setting.engine else verdict.engine
+    if not advice.setting.engine and verdict.verdict != "accepted":
+        words += f" ({verdict.verdict})"
+    return Text(words, style=STYLES[verdict.verdict])
+
+
+def _by_reason(rejected: Iterable[Assessment]) -> list[list[Assessment]]:
+    """Rejected ones with one and the same reason stand together, in the order of the first of them."""
+    groups: dict[str, list[Assessment]] = {}
+    for found in rejected:
+        groups.setdefault(why_not(found).replace(found.proposal.label, "it"), []).append(found)
+    return list(groups.values())
+
+
+def _rejected(groups: Sequence[Sequence[Assessment]], everything: bool, *, stacked: bool) -> Iterable[RenderableType]:
     table = _table(show_header=False)
-    table.add_column("draft", overflow="fold", ratio=4)
-    table.add_column("why not", overflow="fold", ratio=9)
-    for found in listed:
-        table.add_row(printable(_name(found)), printable(why_not(found) + _taken_elsewhere(found)))
-    return table
+    table.add_column("draft", no_wrap=True)
+    table.add_column("why not", overflow="fold")
+    for group in groups:
+        names = [printable(_name(found)) for found in (group if everything else group[:NAMES_SHOWN])]
+        if len(names) < len(group):
+            names.append(f"… and {len(group) - len(names)} more")
+        reason = printable(why_not(group[0]) + _taken_elsewhere(group[0]))
+        if stacked:
+            yield Text("\n".join(names))
+            yield Padding(Text(reason, style="dim"), (0, 0, 0, 4))
+        else:
+            table.add_row("\n".join(names), reason)
+    if not stacked:
+        yield table
 
 
 def _taken_elsewhere(found: Assessment) -> str:
@@ -178,11 +210,6 @@ def _name(found: Assessment) -> str:
     via = f" (made for {proposal.via})" if proposal.via else ""
     kind = f" [{proposal.method}]" if proposal.head is not None else ""
     return f"{proposal.label}{kind}{via}"
-
-
-def _engine_cell(found: Assessment) -> str:
-    verdict = found.verdict
-    return "" if verdict is None else f"{verdict.engine}: {verdict.verdict}"
 
 
 def _looks_right(found: Assessment) -> tuple[object, ...]:
