@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -30,7 +30,6 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from draftpick.catalog import Catalog
     from draftpick.models.tokenizer import Fingerprint
 
 MAX_FILE_BYTES = 1_000_000
@@ -466,13 +465,18 @@ def validate(folder: Path, *, base: Mapping[str, Any] | None = None) -> list[Pro
     paths = _paths(folder)
     whole = all((folder / name).is_dir() for name in ("families", "tokenizers", "engines"))
     if base is None and not whole:
-        from draftpick.catalog import packed_folder
-
-        base = _rows_below(packed_folder())
+        base = _rows_below(_shipped_folder())
     seen = _Seen(base or {}, overlay=base is not None)
     _check_files(folder, paths, seen)
     _check_rows_together(seen)
     return sorted(seen.problems, key=lambda problem: (problem.severity, problem.file, problem.where))
+
+
+def _shipped_folder() -> Path:
+    """The catalogue of the checkout, or the one that came with the package."""
+    package = Path(__file__).parent
+    beside = package.parent / "catalog"
+    return beside if (beside / "families").is_dir() else package / "_data" / "catalog"
 
 
 def _rows_below(folder: Path) -> dict[str, Any]:
@@ -779,7 +783,12 @@ def _check_lineage(seen: _Seen) -> None:
 # ---------------------------------------------------------------------- writing an overlay
 
 
-def add_to_overlay(profile: ModelProfile, folder: Path, catalog: Catalog, *, model_id: str | None = None) -> Path:
+class _Names(Protocol):
+    def model_id(self, name: str) -> str | None:
+        """The catalogued id that a name stands for."""
+
+
+def add_to_overlay(profile: ModelProfile, folder: Path, catalog: _Names, *, model_id: str | None = None) -> Path:
     """Write a profile into an overlay folder, under `model_id` or its own id, and return the file written.
 
     Raises InvalidCatalog where the id is an alias of another model or the file there is unsound, and CannotWrite.
