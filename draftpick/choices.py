@@ -77,7 +77,16 @@ TABLE: tuple[Choice, ...] = (
     Choice("tensor-parallel.share", 2.5e9, "parameters per device below which a draft's step is all-reduce and launch"),
 )
 
-ENGINE_PREFERENCE = ("vllm", "sglang", "llama.cpp", "vllm-ascend", "sglang-ascend", "tensorrt-llm", "transformers", "mlx")
+ENGINE_PREFERENCE = (
+    "vllm",
+    "sglang",
+    "llama.cpp",
+    "vllm-ascend",
+    "sglang-ascend",
+    "tensorrt-llm",
+    "transformers",
+    "mlx",
+)
 """Which engine an answer holds for where none was named: the one most people serve with comes first."""
 ASCEND_PREFERENCE = ("vllm-ascend", "sglang-ascend", "xllm", "mindie")
 """The same on an Ascend device."""

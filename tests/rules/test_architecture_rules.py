@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import ask, bare_pair, device, draft, engine, head_pair, pair, says, target
+
+from draftpick.models.profile import LatentAttention, Lineage
+
+ALIKE = engine("alike", tensor_parallel={"draft_model": "equal", "any": "one-or-equal"})
+CHANGED = {"draft_model": "equal", "was": [{"until": "0.9", "draft_model": "one-or-equal"}]}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        pytest.param("ToyForCausalLM", "ok", id="the same"),
+        pytest.param("OtherForCausalLM", "ok", id="another only informs"),
+        pytest.param(None, "skip", id="not known"),
+    ],
+)
+def test_architecture(theirs: str | None, expected: str) -> None:
+    assert says("architecture", pair(theirs=draft(architecture=theirs))) == expected
+
+
+FOURTEEN = draft(num_attention_heads=14, num_key_value_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "n/a", id="one device"),
+        pytest.param(pair(tensor_parallel_size=8), "ok", id="both divide"),
+        pytest.param(
+            pair(target(num_attention_heads=40), tensor_parallel_size=16), "reject", id="target does not divide"
+        ),
+        pytest.param(pair(theirs=FOURTEEN, tensor_parallel_size=4), "warn", id="draft does not divide"),
+        pytest.param(pair(theirs=FOURTEEN, tensor_parallel_size=4, engine=ALIKE), "reject", id="and is split alike"),
+        pytest.param(pair(theirs=FOURTEEN, tensor_parallel_size=7, engine=ALIKE), "reject", id="target by 7"),
+        pytest.param(pair(theirs=FOURTEEN, tensor_parallel_size=2, engine=ALIKE), "ok", id="by two"),
+        pytest.param(
+            pair(theirs=FOURTEEN, tensor_parallel_size=4, engine=engine("x", tensor_parallel=CHANGED)),
+            "reject",
+            id="split alike in the version known",
+        ),
+        pytest.param(
+            pair(theirs=FOURTEEN, tensor_parallel_size=4, engine=engine("x", "0.5", tensor_parallel=CHANGED)),
+            "warn",
+            id="not in every version",
+        ),
+        pytest.param(
+            pair(target(num_key_value_heads=6), tensor_parallel_size=4), "reject", id="KV heads do not divide"
+        ),
+        pytest.param(pair(target(num_key_value_heads=2), tensor_parallel_size=8), "ok", id="few KV heads are copied"),
+        pytest.param(
+            pair(
+                target(num_key_value_heads=3, latent=LatentAttention(kv_lora_rank=512, qk_rope_head_dim=64)),
+                tensor_parallel_size=2,
+            ),
+            "ok",
+            id="latent attention has no KV heads to deal out",
+        ),
+        pytest.param(bare_pair("ngram", tensor_parallel_size=3), "reject", id="n-gram needs the target to divide too"),
+        pytest.param(head_pair(tensor_parallel_size=8), "ok", id="a head"),
+        pytest.param(pair(theirs=draft(num_attention_heads=None), tensor_parallel_size=2), "skip", id="not known"),
+    ],
+)
+def test_tensor_parallel(judged: Any, expected: str) -> None:
+    assert says("tensor-parallel", judged) == expected
+
+
+def test_a_draft_spread_thinly_is_told() -> None:
+    eight, two = (ask("tensor-parallel", pair(tensor_parallel_size=size)) for size in (8, 2))
+    assert eight.evidence["oversharded"] is True
+    assert two.evidence["oversharded"] is False
+    assert eight.score < two.score
+
+
+OLD = device(bf16=False, fp8=False)
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "n/a", id="no device"),
+        pytest.param(pair(device=device()), "ok", id="has bfloat16"),
+        pytest.param(pair(device=OLD), "warn", id="published in bfloat16"),
+        pytest.param(
+            pair(target(dtype="float16"), draft(dtype="float16"), device=OLD), "ok", id="published in float16"
+        ),
+        pytest.param(pair(target(dtype="float16"), device=OLD), "warn", id="the draft alone in bfloat16"),
+        pytest.param(
+            pair(target(dtype="float16"), draft(dtype="float16"), device=OLD, dtype="bfloat16"), "warn", id="asked for"
+        ),
+        pytest.param(pair(target(dtype="float16"), draft(dtype=None), device=OLD), "skip", id="not known"),
+        pytest.param(pair(target(quantization="fp8"), device=device(fp8=False)), "warn", id="fp8 target"),
+        pytest.param(pair(device=device(fp8=False), draft_quantization="fp8"), "warn", id="fp8 draft at load"),
+        pytest.param(pair(device=device(bf16=None)), "skip", id="device not known"),
+    ],
+)
+def test_dtype(judged: Any, expected: str) -> None:
+    assert says("dtype", judged) == expected
+
+
+INHERITS = engine("inherits", exceptions=[{"pair": {"quantization": "differ"}, "verdict": "care"}])
+W8A8 = target(quantization="w8a8")
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "ok", id="none"),
+        pytest.param(pair(W8A8), "ok", id="the target alone"),
+        pytest.param(pair(W8A8, engine=INHERITS), "warn", id="the draft inherits"),
+        pytest.param(pair(W8A8, draft(quantization="w8a8"), engine=INHERITS), "ok", id="both alike"),
+        pytest.param(pair(quantization="w8a8", engine=INHERITS), "warn", id="the draft inherits what is asked for"),
+        pytest.param(pair(theirs=draft(quantization="awq-int4")), "warn", id="a draft in four bits"),
+        pytest.param(pair(target(quantization="gguf-q4_k_m")), "warn", id="a target in k-quants"),
+        pytest.param(pair(target(quantization="gguf-q8_0")), "ok", id="a target in q8"),
+        pytest.param(bare_pair("mtp"), "ok", id="own layers"),
+        pytest.param(bare_pair("mtp", W8A8), "warn", id="own layers of a quantised target"),
+        pytest.param(
+            bare_pair("mtp", target(lineage=Lineage(relation="quantized"))), "warn", id="own layers of a copy"
+        ),
+        pytest.param(head_pair(draft_quantization="int4"), "warn", id="a quantised head"),
+        pytest.param(bare_pair("ngram", W8A8), "ok", id="n-gram"),
+    ],
+)
+def test_quantization(judged: Any, expected: str) -> None:
+    assert says("quantization", judged) == expected
+
+
+GGUF = draft(origin="gguf", quantization="gguf-q8_0")
+GGUF_TARGET = target(origin="gguf", quantization="gguf-q8_0")
+ONLY, SOME, NO = (engine(gguf=answer) for answer in ("only", "some", "no"))
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(theirs=GGUF), "n/a", id="no engine"),
+        pytest.param(pair(engine=engine()), "ok", id="no such file"),
+        pytest.param(pair(engine=ONLY), "ok", id="to be converted"),
+        pytest.param(pair(GGUF_TARGET, GGUF, engine=ONLY), "ok", id="both, where only that is read"),
+        pytest.param(pair(GGUF_TARGET, GGUF, engine=SOME), "warn", id="both, where it is read in part"),
+        pytest.param(pair(GGUF_TARGET, GGUF, engine=NO), "warn", id="both, where it is not read"),
+        pytest.param(pair(GGUF_TARGET, engine=SOME), "warn", id="one side alone"),
+        pytest.param(pair(GGUF_TARGET, GGUF, engine=engine()), "skip", id="not known"),
+    ],
+)
+def test_file_format(judged: Any, expected: str) -> None:
+    assert says("file-format", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "ok", id="none"),
+        pytest.param(pair(target(remote_code=True)), "warn", id="target"),
+        pytest.param(pair(theirs=draft(remote_code=True)), "warn", id="draft"),
+        pytest.param(pair(theirs=draft(remote_code=True), trust_remote_code=True), "warn", id="trusted"),
+    ],
+)
+def test_remote_code(judged: Any, expected: str) -> None:
+    assert says("remote-code", judged) == expected

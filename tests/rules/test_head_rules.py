@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import ask, bare_pair, draft, head, head_pair, pair, says, target
+
+from draftpick.models.profile import Lineage
+from draftpick.rules.heads import kinship
+
+BASE = "maker/Toy-2-7B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kin"),
+    [
+        pytest.param(
+            "meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Meta-Llama-3-70B-Instruct", "version", id="Llama 3"
+        ),
+        pytest.param("Qwen/Qwen3-30B-A3B-Instruct-2507", "Qwen/Qwen3-30B-A3B", "tuning", id="Qwen3 2507"),
+        pytest.param("Qwen/Qwen3-30B-A3B-Thinking-2507", "Qwen/Qwen3-30B-A3B-Instruct-2507", "tuning", id="thinking"),
+        pytest.param(
+            "meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "size", id="another size"
+        ),
+        pytest.param("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B", "size", id="sparse and dense"),
+        pytest.param("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct", "family", id="another family"),
+        pytest.param("RedHatAI/Qwen3-8B-FP8-dynamic", "Qwen/Qwen3-8B", "tuning", id="a quantised copy"),
+        pytest.param("Qwen/Qwen3-8B", "Qwen/Qwen2.5-7B", "size", id="generations of other sizes"),
+        pytest.param("Qwen/Qwen3-32B", "Qwen/Qwen2.5-32B-Instruct", "version", id="generations of one size"),
+    ],
+)
+def test_kinship_by_name(one: str, other: str, kin: str) -> None:
+    assert kinship(one, other) == kinship(other, one) == kin
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "expected", "kin"),
+    [
+        pytest.param({}, {}, "ok", "same", id="this target"),
+        pytest.param({}, {"target": f"maker/Other-7B; {BASE}"}, "ok", "same", id="one of several"),
+        pytest.param({"id": "maker/Toy-2-7B"}, {}, "warn", "tuning", id="base and instruct"),
+        pytest.param({"id": "maker/Toy-3-7B-Instruct"}, {}, "warn", "version", id="another generation"),
+        pytest.param({"id": "maker/Toy-2-13B-Instruct"}, {}, "reject", "size", id="another size"),
+        pytest.param({"id": "maker/Else-7B"}, {}, "reject", "family", id="another family"),
+        pytest.param({}, {"target": "unknown"}, "warn", None, id="not known for whom"),
+        pytest.param(
+            {"id": "x/Else-9B", "lineage": Lineage(base_model=BASE, relation="finetune")},
+            {},
+            "warn",
+            "base",
+            id="a fine-tune",
+        ),
+        pytest.param(
+            {"id": "x/Else-9B", "lineage": Lineage(base_model=BASE, relation="quantized")},
+            {},
+            "ok",
+            "copy",
+            id="a copy",
+        ),
+    ],
+)
+def test_head_target(ours: dict[str, Any], published: dict[str, Any], expected: str, kin: str | None) -> None:
+    outcome = ask("head-target", head_pair(target(**ours), head(**published)))
+    assert (outcome.kind, outcome.evidence.get("kin")) == (expected, kin)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "certain"),
+    [pytest.param("pairing-read", True, id="read"), pytest.param("name-derived", False, id="by its name alone")],
+)
+def test_a_pairing_read_from_names_is_uncertain(confidence: str, certain: bool) -> None:
+    assert ask("head-target", head_pair(published=head(confidence=confidence))).certain is certain
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "expected"),
+    [
+        pytest.param({}, {}, "ok", id="equal"),
+        pytest.param({"id": "maker/Toy-2-70B-Instruct", "hidden_size": 8192}, {}, "reject", id="another size"),
+        pytest.param({}, {"hidden_size": 1024}, "ok", id="a width of its own"),
+        pytest.param({}, {"hidden_size": None}, "skip", id="not known"),
+    ],
+)
+def test_head_hidden_size(ours: dict[str, Any], published: dict[str, Any], expected: str) -> None:
+    assert says("head-hidden-size", head_pair(target(**ours), head(**published))) == expected
+
+
+def test_head_hidden_size_names_both_widths() -> None:
+    judged = head_pair(target(id="maker/Toy-2-70B-Instruct", hidden_size=8192))
+    assert ask("head-hidden-size", judged).message == "The head is 4096 wide, the target's hidden states 8192."
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "expected"),
+    [
+        pytest.param({}, {}, "ok", id="equal"),
+        pytest.param({}, {"draft_vocab_size": 256}, "ok", id="a shortened list"),
+        pytest.param({}, {"vocab_size": 1000}, "warn", id="padding"),
+        pytest.param({"id": "maker/Else-7B"}, {"vocab_size": 1000}, "reject", id="another target's"),
+        pytest.param({}, {"vocab_size": None}, "skip", id="not known"),
+    ],
+)
+def test_head_vocabulary(ours: dict[str, Any], published: dict[str, Any], expected: str) -> None:
+    assert says("head-vocabulary", head_pair(target(**ours), head(**published))) == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "ok", id="a model"),
+        pytest.param(pair(theirs=draft(head_for="unknown")), "reject", id="a head"),
+        pytest.param(pair(theirs=draft(head_for=BASE), method="pard"), "ok", id="a parallel draft"),
+        pytest.param(pair(theirs=draft(head_for=BASE, variant="draft")), "ok", id="a model made for one target"),
+    ],
+)
+def test_head_not_a_draft(judged: Any, expected: str) -> None:
+    assert says("head-not-a-draft", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(bare_pair("mtp", target(num_nextn_predict_layers=1)), "ok", id="one"),
+        pytest.param(bare_pair("mtp", target(num_nextn_predict_layers=0)), "reject", id="none"),
+        pytest.param(bare_pair("mtp"), "skip", id="not known"),
+        pytest.param(head_pair(published=head(method="mtp")), "n/a", id="a checkpoint of its own"),
+        pytest.param(head_pair(), "n/a", id="another method"),
+    ],
+)
+def test_mtp_layers(judged: Any, expected: str) -> None:
+    assert says("mtp-layers", judged) == expected

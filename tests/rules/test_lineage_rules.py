@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import ask, bare_pair, draft, head, head_pair, pair, says, target
+
+from draftpick.models.profile import Lineage
+
+SELF = "maker/Toy-2-7B-Instruct"
+
+
+def origin(**fields: Any) -> Lineage:
+    return Lineage(**fields)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected", "kind"),
+    [
+        pytest.param({}, {}, "ok", "same data", id="same data"),
+        pytest.param(
+            {},
+            {"family": "Other", "lineage": origin(base_model=SELF, relation="distill")},
+            "ok",
+            "descends",
+            id="distilled",
+        ),
+        pytest.param(
+            {"lineage": origin(base_model="maker/Toy-2-7B", relation="finetune")},
+            {"lineage": origin(base_model="maker/Toy-2-7B", relation="pruned")},
+            "ok",
+            "descends",
+            id="pruned from the target's base",
+        ),
+        pytest.param({}, {"lineage": Lineage()}, "ok", "generation", id="one generation"),
+        pytest.param({}, {"lineage": Lineage(), "generation": None}, "ok", "family", id="generation not known"),
+        pytest.param({}, {"lineage": Lineage(), "generation": "1"}, "warn", "other generation", id="other generation"),
+        pytest.param({}, {"lineage": Lineage(), "family": "Other"}, "warn", "other family", id="other family"),
+        pytest.param(
+            {}, {"lineage": Lineage(), "family": "Other", "variant": "draft"}, "ok", "draft", id="published to draft"
+        ),
+        pytest.param({}, {"lineage": Lineage(), "family": None}, "skip", None, id="not known"),
+    ],
+)
+def test_lineage(ours: dict[str, Any], theirs: dict[str, Any], expected: str, kind: str | None) -> None:
+    outcome = ask("lineage", pair(target(**ours), draft(**theirs)))
+    assert (outcome.kind, outcome.evidence.get("kind")) == (expected, kind)
+
+
+def test_nearer_origins_score_higher() -> None:
+    same, other_generation, other_family = (
+        ask("lineage", pair(theirs=draft(**fields))).score
+        for fields in ({}, {"lineage": Lineage(), "generation": "1"}, {"lineage": Lineage(), "family": "Other"})
+    )
+    assert same > other_generation > other_family
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param("instruct", "instruct", "ok", id="both tuned"),
+        pytest.param("base", "coder-base", "ok", id="both base"),
+        pytest.param("instruct", "base", "warn", id="base for instruct"),
+        pytest.param("base", "instruct", "warn", id="instruct for base"),
+        pytest.param("reasoning", "draft", "ok", id="published to draft"),
+        pytest.param("instruct", None, "skip", id="not known"),
+    ],
+)
+def test_tuning(ours: str | None, theirs: str | None, expected: str) -> None:
+    assert says("tuning", pair(target(variant=ours), draft(variant=theirs))) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param("coder-instruct", "coder-base", "ok", id="both coders"),
+        pytest.param("coder-instruct", "instruct", "warn", id="general draft for a coder"),
+        pytest.param("instruct", "math-instruct", "warn", id="mathematician for a general target"),
+        pytest.param("vision-instruct", "instruct", "ok", id="general draft for a vision target"),
+        pytest.param("coder-instruct", "draft", "ok", id="published to draft"),
+        pytest.param(None, "instruct", "skip", id="not known"),
+    ],
+)
+def test_subject(ours: str | None, theirs: str | None, expected: str) -> None:
+    assert says("subject", pair(target(variant=ours), draft(variant=theirs))) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected", "certain"),
+    [
+        pytest.param({"thinking": "on"}, {"thinking": "on"}, "ok", True, id="both think"),
+        pytest.param({"thinking": "on"}, {"thinking": "off"}, "warn", True, id="only the target thinks"),
+        pytest.param({"thinking": "off"}, {"thinking": "on"}, "warn", True, id="only the draft thinks"),
+        pytest.param({"thinking": "hybrid"}, {"thinking": "off"}, "ok", True, id="the target can switch"),
+        pytest.param({"thinking": "hybrid"}, {"thinking": "hybrid"}, "ok", True, id="both can switch"),
+        pytest.param({"thinking": "on"}, {}, "warn", False, id="read from the variant"),
+    ],
+)
+def test_thinking_mode(ours: dict[str, Any], theirs: dict[str, Any], expected: str, certain: bool) -> None:
+    outcome = ask("thinking-mode", pair(target(lineage=origin(**ours)), draft(lineage=origin(**theirs))))
+    assert (outcome.kind, outcome.certain) == (expected, certain)
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"),
+    [
+        pytest.param("base", "n/a", id="base"),
+        pytest.param("draft", "skip", id="draft"),
+        pytest.param(None, "skip", id="not known"),
+    ],
+)
+def test_thinking_mode_of_models_that_do_not_answer(variant: str | None, expected: str) -> None:
+    assert says("thinking-mode", pair(theirs=draft(variant=variant, lineage=Lineage()))) == expected
+
+
+THEIR_FINETUNE = target(id="someone/Tuned-7B", lineage=origin(base_model=SELF, relation="finetune"))
+QUANTISED = target(id="someone/Toy-AWQ", lineage=origin(base_model=SELF, relation="quantized"))
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "ok", id="unchanged"),
+        pytest.param(pair(THEIR_FINETUNE), "warn", id="somebody's fine-tune"),
+        pytest.param(pair(THEIR_FINETUNE, draft(id="someone/Tuned-1B")), "ok", id="both by that somebody"),
+        pytest.param(
+            pair(target(lineage=origin(base_model="maker/Toy-2-7B", relation="finetune"))),
+            "ok",
+            id="the maker's own version",
+        ),
+        pytest.param(head_pair(THEIR_FINETUNE, via=SELF), "warn", id="a head found through the base"),
+        pytest.param(head_pair(QUANTISED, via=SELF), "ok", id="a head for a quantised copy"),
+        pytest.param(bare_pair("ngram", THEIR_FINETUNE), "n/a", id="nothing was trained"),
+    ],
+)
+def test_changed_target(judged: Any, expected: str) -> None:
+    assert says("changed-target", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected", "certain"),
+    [
+        pytest.param(pair(), "n/a", True, id="a model of its own"),
+        pytest.param(pair(of=head(method="draft_model")), "ok", True, id="for this target"),
+        pytest.param(pair(of=head(confidence="name-derived")), "ok", False, id="by its name alone"),
+        pytest.param(pair(of=head(target=f"maker/Other; {SELF}")), "ok", True, id="for several targets"),
+        pytest.param(pair(of=head(target="maker/Other")), "n/a", True, id="for another target"),
+        pytest.param(pair(theirs=draft(head_for=SELF, variant="draft")), "ok", True, id="by its own card"),
+    ],
+)
+def test_made_for(judged: Any, expected: str, certain: bool) -> None:
+    assert (says("made-for", judged), ask("made-for", judged).certain) == (expected, certain)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param("apache-2.0", "mit", "ok", id="both free"),
+        pytest.param("apache-2.0", "qwen-research", "warn", id="research only"),
+        pytest.param("apache-2.0", "cc-by-nc-nd-4.0", "warn", id="not commercial"),
+        pytest.param("apache-2.0", "llama3.2", "warn", id="terms of its own"),
+        pytest.param("llama3.1", "llama3.2", "ok", id="terms on both sides"),
+        pytest.param("qwen-research", "apache-2.0", "ok", id="freer than the target"),
+        pytest.param("apache-2.0", "other", "skip", id="unread terms"),
+        pytest.param("apache-2.0", None, "skip", id="not known"),
+    ],
+)
+def test_licence(ours: str | None, theirs: str | None, expected: str) -> None:
+    assert says("licence", pair(target(license=ours), draft(license=theirs))) == expected
+    assert says("licence", head_pair(target(license=ours), head(license=theirs))) == expected
+
+
+def test_a_gated_draft_of_an_open_target_is_told() -> None:
+    assert says("licence", pair(theirs=draft(gated=True))) == "warn"
+    assert says("licence", bare_pair("ngram")) == "n/a"

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import ask, bare_pair, draft, engine, head, head_pair, pair, says, target
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftpick.models.profile import Experts, Lineage, ModelProfile
+from draftpick.rules.size import ratio_score
+
+SPARSE = Experts(num_experts=128, experts_per_token=8)
+
+
+def sized(billions: float, **changes: Any) -> ModelProfile:
+    return draft(params_total=round(billions * 1e9), **changes)
+
+
+@pytest.mark.parametrize(
+    ("billions", "expected", "band"),
+    [
+        pytest.param(3.6, "warn", "low", id="1.9x"),
+        pytest.param(2.33, "ok", "below-ideal", id="3.0x"),
+        pytest.param(1.0, "ok", "ideal", id="7x"),
+        pytest.param(0.5, "ok", "above-ideal", id="14x"),
+        pytest.param(0.44, "warn", "high", id="15.9x"),
+        pytest.param(0.12, "warn", "high", id="58x"),
+    ],
+)
+def test_size_ratio(billions: float, expected: str, band: str) -> None:
+    outcome = ask("size-ratio", pair(theirs=sized(billions)))
+    assert (outcome.kind, outcome.evidence["band"]) == (expected, band)
+
+
+def test_size_ratio_counts_what_one_token_reads() -> None:
+    sparse = target(params_total=30_000_000_000, params_active=3_000_000_000, experts=SPARSE)
+    outcome = ask("size-ratio", pair(sparse, sized(1.7)))
+    assert outcome.kind == "warn"
+    assert outcome.evidence == {"ratio": 1.76, "bytes_ratio": 1.76, "band": "low", "basis": "active"}
+
+
+def test_size_ratio_leaves_an_untied_input_embedding_out() -> None:
+    untied = draft(params_total=1_000_000_000, vocab_size=100_000, hidden_size=5_000, tie_word_embeddings=False)
+    assert ask("size-ratio", pair(theirs=untied)).evidence["ratio"] == 14.0
+
+
+def test_size_ratio_is_told_in_bytes_too() -> None:
+    four_bits = pair(theirs=sized(3.5, quantization="awq-int4"))
+    assert ask("size-ratio", four_bits).evidence["bytes_ratio"] == 8.0
+    at_load = pair(theirs=sized(3.5), quantization="int8", draft_quantization="int4")
+    assert ask("size-ratio", at_load).evidence["bytes_ratio"] == 4.0
+
+
+@given(st.floats(15, 1e6), st.floats(15, 1e6))
+def test_a_larger_ratio_never_scores_higher_and_is_never_hopeless(one: float, other: float) -> None:
+    small, large = sorted((one, other))
+    assert 0.5 <= ratio_score(large) <= ratio_score(small) <= 1
+
+
+@given(st.floats(0, 5), st.floats(0, 5))
+def test_below_the_ideal_a_larger_ratio_never_scores_lower(one: float, other: float) -> None:
+    small, large = sorted((one, other))
+    assert 0 <= ratio_score(small) <= ratio_score(large) <= 1
+
+
+def test_a_ratio_of_57_scores_below_one_of_16() -> None:
+    assert ratio_score(57) < ratio_score(16) < ratio_score(8)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param(target(), draft(), "ok", id="smaller"),
+        pytest.param(draft(), target(), "reject", id="swapped"),
+        pytest.param(target(), draft(params_total=7_000_000_000), "reject", id="equal"),
+        pytest.param(target(), draft(params_total=None), "skip", id="not known"),
+        pytest.param(target(), sized(7.0, quantization="gguf-q2_k"), "ok", id="equal in a sixth of the bits"),
+        pytest.param(
+            target(params_total=35_000_000_000, params_active=3_000_000_000, experts=SPARSE),
+            sized(4.0),
+            "reject",
+            id="sparse target that reads less",
+        ),
+    ],
+)
+def test_swapped_roles(ours: ModelProfile, theirs: ModelProfile, expected: str) -> None:
+    assert says("swapped-roles", pair(ours, theirs)) == expected
+
+
+def test_swapped_roles_asks_whether_they_were_swapped_only_where_they_may_be() -> None:
+    sparse = target(params_total=35_000_000_000, params_active=3_000_000_000, experts=SPARSE)
+    assert "did you swap them?" in ask("swapped-roles", pair(draft(), target())).message
+    assert "swap" not in ask("swapped-roles", pair(sparse, sized(4.0))).message
+
+
+@pytest.mark.parametrize(
+    ("theirs", "setting", "expected"),
+    [
+        pytest.param(draft(), {}, "ok", id="another model"),
+        pytest.param(target(), {}, "reject", id="the target itself"),
+        pytest.param(target(quantization="awq-int4"), {}, "warn", id="the same repository in other bits"),
+        pytest.param(target(), {"quantization": "int8", "draft_quantization": "int4"}, "warn", id="other bits at load"),
+        pytest.param(
+            target(
+                id="other/Toy-2-7B-Instruct-AWQ",
+                quantization="awq-int4",
+                lineage=Lineage(base_model="maker/Toy-2-7B-Instruct", relation="quantized"),
+            ),
+            {},
+            "warn",
+            id="a quantised copy by its card",
+        ),
+        pytest.param(
+            target(id="other/Toy-2-7B-Q4", quantization="gguf-q4_k_m"), {}, "warn", id="a quantised copy by its shape"
+        ),
+    ],
+)
+def test_self_draft(theirs: ModelProfile, setting: dict[str, Any], expected: str) -> None:
+    assert says("self-draft", pair(theirs=theirs, **setting)) == expected
+
+
+def test_a_copy_known_by_its_shape_alone_is_uncertain() -> None:
+    outcome = ask("self-draft", pair(theirs=target(id="other/Toy-2-7B-Q4", quantization="gguf-q4_k_m")))
+    assert not outcome.certain
+    assert outcome.evidence["bytes_ratio"] == 3.56
+
+
+@pytest.mark.parametrize(
+    ("billions", "expected"),
+    [
+        pytest.param(1.7, "warn", id="1.7B"),
+        pytest.param(2.99, "warn", id="just below"),
+        pytest.param(3.0, "ok", id="at the limit"),
+        pytest.param(None, "skip", id="not known"),
+    ],
+)
+def test_target_size(billions: float | None, expected: str) -> None:
+    total = None if billions is None else round(billions * 1e9)
+    assert says("target-size", pair(target(params_total=total))) == expected
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        pytest.param(8, "ok", id="a quarter"),
+        pytest.param(16, "ok", id="half"),
+        pytest.param(17, "warn", id="more than half"),
+        pytest.param(40, "warn", id="deeper than the target"),
+        pytest.param(None, "skip", id="not known"),
+    ],
+)
+def test_depth(layers: int | None, expected: str) -> None:
+    assert says("depth", pair(theirs=draft(num_hidden_layers=layers))) == expected
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_a_deeper_draft_never_scores_higher(one: int, other: int) -> None:
+    shallow, deep = (ask("depth", pair(theirs=draft(num_hidden_layers=n))).score for n in sorted((one, other)))
+    assert 0 < deep <= shallow <= 1
+
+
+@pytest.mark.parametrize(
+    ("experts", "k", "expected", "too_many"),
+    [
+        pytest.param(None, None, "n/a", None, id="dense"),
+        pytest.param(SPARSE, None, "warn", False, id="no length asked for"),
+        pytest.param(SPARSE, 4, "warn", False, id="four tokens"),
+        pytest.param(SPARSE, 5, "warn", True, id="five tokens"),
+    ],
+)
+def test_moe_verify(experts: Experts | None, k: int | None, expected: str, too_many: bool | None) -> None:
+    judged = bare_pair("ngram", target(experts=experts), num_spec_tokens=k)
+    assert says("moe-verify", judged) == expected
+    assert ask("moe-verify", judged).evidence.get("too_many") is too_many
+
+
+def test_moe_verify_counts_the_experts_of_even_routing() -> None:
+    evidence = ask("moe-verify", bare_pair("ngram", target(experts=SPARSE), num_spec_tokens=7)).evidence
+    assert evidence["experts_read"] == pytest.approx(52, abs=1)
+
+
+CAPPED = engine(limits={"max_num_spec_tokens": 14}, methods={"draft_model": {}})
+MTP = target(num_nextn_predict_layers=2)
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(), "n/a", id="not asked for"),
+        pytest.param(pair(num_spec_tokens=5), "ok", id="customary"),
+        pytest.param(pair(num_spec_tokens=9), "warn", id="long"),
+        pytest.param(pair(num_spec_tokens=15, engine=CAPPED), "warn", id="more than the engine takes"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=2), "ok", id="mtp: as many as layers"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=1), "ok", id="mtp: fewer than layers"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=3), "warn", id="mtp: no multiple"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=4), "warn", id="mtp: layers used again"),
+        pytest.param(bare_pair("mtp", target(), num_spec_tokens=4), "skip", id="mtp: layers not known"),
+        pytest.param(
+            head_pair(published=head(num_spec_tokens=3), num_spec_tokens=4), "warn", id="past a head's training"
+        ),
+        pytest.param(head_pair(published=head(num_spec_tokens=3), num_spec_tokens=3), "ok", id="a head's own length"),
+    ],
+)
+def test_draft_length(judged: Any, expected: str) -> None:
+    assert says("draft-length", judged) == expected
+
+
+def test_a_length_that_does_not_divide_says_multiple() -> None:
+    outcome = ask("draft-length", bare_pair("mtp", MTP, num_spec_tokens=3))
+    assert "no multiple of 2" in outcome.message
+    assert outcome.evidence["divisible"] is False
