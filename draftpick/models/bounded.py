@@ -13,6 +13,8 @@ from draftpick.errors import InvalidFile
 CONFIG_BYTES = 5_000_000
 """A config.json is a few kilobytes; the longest quantisation lists come to some hundred."""
 _MAX_VALUES = 3_000_000
+_MAX_STRINGS = 1_600_000
+"""The largest known file, the tokenizer.json of Gemma 3, holds 1.3 million."""
 _MAX_DIGITS = 300
 _LFS_MARK = b"version https://git-lfs"
 
@@ -61,7 +63,8 @@ def read_json(path: Path, limit: int = CONFIG_BYTES) -> dict[str, Any]:
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
     """The JSON object in `data`; `where` names it in the error. Raises InvalidFile."""
-    if data.count(b"[") + data.count(b"{") > _MAX_VALUES // 2 or data.count(b",") > _MAX_VALUES:
+    containers, strings = data.count(b"[") + data.count(b"{"), data.count(b'"') // 2
+    if containers > _MAX_VALUES // 2 or strings > _MAX_STRINGS or data.count(b",") > _MAX_VALUES:
         raise InvalidFile(f"{where} holds too many values to be metadata of a model", "download the file again")
     try:
         value = json.loads(data.decode("utf-8-sig"), parse_int=_integer)

@@ -51,11 +51,8 @@ def _titled(name: str, catalog: Catalog) -> ModelProfile | None:
     """The catalogued model with this bare name; quantisers' endings and separators do not count."""
     from draftpick.catalog_names import bare
 
-    wanted = bare(name)
-    if len(wanted) < 5:
-        return None
-    known = catalog.find(name)
-    if known is not None:
+    known, wanted = catalog.find(name), bare(name)
+    if known is not None or len(wanted) < 5:
         return known
     found = [model_id for model_id in catalog.models if len(own := bare(model_id)) >= 5 and _is_title(own, wanted)]
     longest = max((len(bare(model_id)) for model_id in found), default=0)

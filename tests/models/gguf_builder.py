@@ -26,7 +26,8 @@ def value(item: Any, order: str = "<") -> bytes:
         return struct.pack(order + "I", STRING) + text(item, order)
     parts = [value(entry, order) for entry in item]
     kind = parts[0][:4] if parts else struct.pack(order + "I", I32)
-    return struct.pack(order + "I", ARRAY) + kind + struct.pack(order + "Q", len(parts)) + b"".join(p[4:] for p in parts)
+    items = b"".join(part[4:] for part in parts)
+    return struct.pack(order + "I", ARRAY) + kind + struct.pack(order + "Q", len(parts)) + items
 
 
 def build(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,7 @@ def test_any_bytes_behind_the_magic_give_a_header_or_an_error_of_ours(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     path = written(tmp_path_factory.getbasetemp(), b"GGUF\x03\x00\x00\x00" + data, "random.gguf")
-    try:
-        assert isinstance(read_header(path), GgufHeader)
-    except InvalidFile as error:
-        assert str(path) in error.message
+    assert isinstance(_outcome(read_header, path), (GgufHeader, InvalidFile))
 
 
 @given(st.data())
@@ -149,10 +147,15 @@ def test_any_flipped_byte_gives_a_profile_or_an_error_of_ours(
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     path = written(tmp_path_factory.getbasetemp(), bytes(whole), "flipped.gguf")
+    assert isinstance(_outcome(profile_from_gguf, path), (ModelProfile, InvalidFile))
+
+
+def _outcome(call: Callable[[Path], Any], path: Path) -> Any:
+    """The result, or the error where it is one of ours; any other error passes and fails the test."""
     try:
-        profile_from_gguf(path)
+        return call(path)
     except DraftpickError as error:
-        assert error.message and error.hint
+        return error
 
 
 def test_sizes_of_types_agree_with_the_format_s_own_package() -> None:
@@ -169,10 +172,23 @@ def test_sizes_of_types_agree_with_the_format_s_own_package() -> None:
 def test_a_conversion_of_a_catalogued_model_is_recognised(tmp_path: Path, catalog: Catalog) -> None:
     found = profile_from_gguf_file(written(tmp_path, build(qwen2())), catalog, id="model.gguf")
     known = catalog.profile("Qwen/Qwen2.5-7B-Instruct")
-    same = (
-        "architecture num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim vocab_size "
-        "max_position_embeddings family generation variant params_text tie_word_embeddings attention license"
-    ).split()
+    same = [
+        "architecture",
+        "num_hidden_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "max_position_embeddings",
+        "family",
+        "generation",
+        "variant",
+        "params_text",
+        "tie_word_embeddings",
+        "attention",
+        "license",
+    ]
     assert {name: getattr(found, name) for name in same} == {name: getattr(known, name) for name in same}
     assert found.quantization == "gguf-q4_k_m"
     assert (found.lineage.base_model, found.lineage.relation) == ("Qwen/Qwen2.5-7B-Instruct", "quantized")

@@ -1,0 +1,378 @@
+"""Bad input: one clear line and a hint, in bounded time and memory, whatever lies in a model folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_resolve import LLAMA_TENSORS, SMALL, folder, safetensors
+
+from draftpick.catalog import Catalog, load
+from draftpick.errors import DraftpickError, InvalidFile, NotResolvable
+from draftpick.models import resolve
+from draftpick.models.profile import ModelProfile
+from draftpick.models.safetensors import read_folder, read_header
+
+SECONDS = 2.0
+BYTES = 500 * 2**20
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load()
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HOME", "HF_HUB_CACHE", "MODELSCOPE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def refused(path: Path, catalog: Catalog, kind: type[DraftpickError] = InvalidFile) -> DraftpickError:
+    start = time.perf_counter()
+    with pytest.raises(kind) as caught:
+        resolve(str(path), catalog, offline=True)
+    assert time.perf_counter() - start < SECONDS
+    error = caught.value
+    assert error.hint
+    assert "\n" not in error.message
+    assert len(error.message) < 500
+    return error
+
+
+def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The result, or the error where it is one of ours; any other error passes and fails the test."""
+    try:
+        return call(*arguments, **options)
+    except DraftpickError as error:
+        return error
+
+
+def giant(path: Path, start: bytes, size: int) -> None:
+    """A sparse file: it claims a size that nobody wrote."""
+    path.write_bytes(start)
+    with open(path, "r+b") as file:
+        file.truncate(size)
+
+
+# -------------------------------------------------------------------- config.json
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"hidden_size": 64',
+        b"[1, 2]",
+        b'"text"',
+        b"\x80\x81\x82",
+        b'{"a": "\xff"}',
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+        b"<html>not found</html>",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"hidden_size": ' + b"9" * 100_000 + b"}",
+        b'{"hidden_size": 1e400}',
+        b'{"num_hidden_layers": 1000000000}',
+        b'{"num_hidden_layers": NaN}',
+        b"\0" * 1000,
+    ],
+    ids=[
+        "empty", "open", "cut off", "list", "text", "no utf-8", "no utf-8 inside", "lfs pointer", "html", "deep list",
+        "deep object", "long number", "infinite", "absurd count", "not a number", "zeros",
+    ],
+)  # fmt: skip
+def test_a_bad_config_is_told(content: bytes, tmp_path: Path, catalog: Catalog) -> None:
+    error = refused(folder(tmp_path / "m", config__json=content), catalog)
+    assert "config.json" in error.message
+
+
+def test_an_lfs_pointer_says_what_to_run(tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", config__json=b"version https://git-lfs.github.com/spec/v1\n")
+    assert "git lfs pull" in refused(here, catalog).hint
+
+
+@pytest.mark.parametrize("name", ["config.json", "adapter_config.json", "tokenizer.json", "README.md"])
+def test_a_file_of_200_mb_is_not_read(name: str, tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", None if name.endswith("config.json") else SMALL)
+    giant(here / name, b'{"a": "', 200 * 2**20)
+    if name == "README.md":
+        assert resolve(str(here), catalog).license is None
+    else:
+        assert name in refused(here, catalog).message
+
+
+def test_keys_that_are_there_twice_are_tolerated(tmp_path: Path, catalog: Catalog) -> None:
+    text = json.dumps(SMALL)[:-1] + ', "hidden_size": 128, "hidden_size": 256}'
+    assert resolve(str(folder(tmp_path / "m", config__json=text)), catalog).hidden_size == 256
+
+
+def test_a_byte_order_mark_is_tolerated(tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", config__json=b"\xef\xbb\xbf" + json.dumps(SMALL).encode())
+    assert resolve(str(here), catalog).hidden_size == 64
+
+
+# -------------------------------------------------------------------- folders
+
+
+def test_an_empty_folder_is_told(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "m").mkdir()
+    assert "is empty" in refused(tmp_path / "m", catalog, NotResolvable).message
+
+
+def test_a_folder_of_other_things_is_told(tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", notes__txt="x", pytorch_model__bin=b"\x80\x04")
+    assert "config.json" in refused(here, catalog, NotResolvable).message
+
+
+@pytest.mark.parametrize("name", ["m", "m.gguf", "m/config.json"])
+def test_links_in_a_circle_are_told(name: str, tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(path.name)
+    refused(tmp_path / name.split("/")[0], catalog)
+
+
+def test_a_broken_link_is_told(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "m").symlink_to("gone")
+    refused(tmp_path / "m", catalog)
+    folder(tmp_path / "n")
+    (tmp_path / "n" / "config.json").symlink_to("gone")
+    refused(tmp_path / "n", catalog)
+
+
+def test_a_pipe_does_not_block(tmp_path: Path, catalog: Catalog) -> None:
+    folder(tmp_path / "m")
+    os.mkfifo(tmp_path / "m" / "config.json")
+    assert "not a regular file" in refused(tmp_path / "m", catalog).message
+
+
+def test_a_file_that_is_no_model_is_told(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert "names" not in refused(tmp_path / "config.json", catalog).hint
+
+
+def test_an_adapter_of_itself_ends(tmp_path: Path, catalog: Catalog) -> None:
+    here = tmp_path / "m"
+    folder(here, adapter_config__json={"base_model_name_or_path": str(here)})
+    assert "without end" in refused(here, catalog).message
+
+
+@pytest.mark.parametrize("base", [None, 3, "", ["a"], {"a": 1}], ids=str)
+def test_an_adapter_without_a_base_is_told(base: object, tmp_path: Path, catalog: Catalog) -> None:
+    refused(folder(tmp_path / "m", adapter_config__json={"base_model_name_or_path": base}), catalog)
+
+
+def test_code_and_pickles_in_a_folder_are_not_touched(tmp_path: Path, catalog: Catalog) -> None:
+    mark = tmp_path / "ran"
+    code = f"open({str(mark)!r}, 'w')\n"
+    pickled = b"cos\nsystem\n(S'touch " + str(mark).encode() + b"'\ntR."
+    here = folder(
+        tmp_path / "m",
+        {**SMALL, "auto_map": {"AutoConfig": "configuration_x.X"}},
+        configuration_x__py=code,
+        modeling_x__py=code,
+        pytorch_model__bin=pickled,
+        model__pt=pickled,
+    )
+    assert resolve(str(here), catalog).remote_code
+    assert not mark.exists()
+
+
+# -------------------------------------------------------------------- safetensors
+
+
+def header(described: object, *, length: int | None = None, body: int = 0) -> bytes:
+    raw = json.dumps(described).encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + bytes(body)
+
+
+ONE = {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"1234",
+        b"version https://git-lfs.github.com/spec/v1\n",
+        header({"a": ONE}, length=2**63),
+        header({"a": ONE}, length=5),
+        header({"a": ONE}, body=4),
+        header([ONE], body=8),
+        header({"a": 3}),
+        header({"a": {**ONE, "shape": [2**60]}}, body=8),
+        header({"a": {**ONE, "shape": [-1]}}, body=8),
+        header({"a": {**ONE, "shape": [3, 3]}}, body=8),
+        header({"a": {**ONE, "data_offsets": [8, 0]}}, body=8),
+        header({"a": {**ONE, "data_offsets": [0, 2**60]}}, body=8),
+        header({"a": {**ONE, "data_offsets": [0]}}, body=8),
+        header({"a": {**ONE, "dtype": 3}}, body=8),
+        struct.pack("<Q", 200_000) + b'{"a":' * 40_000,
+    ],
+    ids=[
+        "empty", "short", "lfs", "absurd length", "cut json", "cut data", "list", "number", "absurd shape", "negative",
+        "other size", "backwards", "absurd offset", "one offset", "no type", "deep",
+    ],
+)  # fmt: skip
+def test_a_bad_header_is_told(content: bytes, tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", SMALL, model__safetensors=content)
+    assert "model.safetensors" in refused(here, catalog).message
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.safetensors", "/etc/passwd", "a/../../b", "..\\b", "C:\\b", "", "a\0b", "x" * 300], ids=repr
+)
+def test_an_index_does_not_lead_out_of_its_folder(name: str, tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "outside.safetensors").write_bytes(safetensors(LLAMA_TENSORS))
+    here = folder(tmp_path / "m", SMALL)
+    (here / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    assert "no file of that folder" in refused(here, catalog).message
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {},
+        {"weight_map": 3},
+        {"weight_map": {"a": 3}},
+        {"weight_map": {f"{i}": f"{i}.safetensors" for i in range(9999)}},
+    ],
+    ids=["empty", "number", "entry", "too many"],
+)
+def test_a_bad_index_is_told(index: object, tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", SMALL)
+    (here / "model.safetensors.index.json").write_text(json.dumps(index))
+    refused(here, catalog)
+
+
+@pytest.mark.parametrize("size", [float("nan"), -1, 1e300, "x", None, True, 2**80], ids=str)
+def test_an_absurd_total_is_unknown(size: object, tmp_path: Path) -> None:
+    here = folder(tmp_path / "m")
+    index = {"metadata": {"total_size": size}, "weight_map": {"a": "a.safetensors"}}
+    (here / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert read_folder(here) is None
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_a_header_or_an_error_of_ours(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "random.safetensors"
+    for content in (data, struct.pack("<Q", len(data)) + data):
+        path.write_bytes(content)
+        assert isinstance(outcome(read_header, path), (dict, InvalidFile))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "config.json",
+                "generation_config.json",
+                "tokenizer.json",
+                "tokenizer_config.json",
+                "quantize_config.json",
+                "hf_quant_config.json",
+                "quant_model_description.json",
+                "adapter_config.json",
+                "model.safetensors.index.json",
+            ]
+        ),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "model",
+                    "vocab",
+                    "added_tokens",
+                    "eos_token_id",
+                    "base_model_name_or_path",
+                    "quantization",
+                    "weight_map",
+                ]
+            ),
+            JSON,
+        ),
+        min_size=1,
+    )
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_folder_of_any_json_is_a_profile_or_an_error_of_ours(
+    tmp_path_factory: pytest.TempPathFactory, catalog: Catalog, files: dict[str, object]
+) -> None:
+    here = tmp_path_factory.mktemp("m")
+    for name, content in files.items():
+        (here / name).write_text(json.dumps(content))
+    assert isinstance(outcome(resolve, str(here), catalog, offline=True), (ModelProfile, DraftpickError))
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_name_is_a_model_or_an_error_of_ours(catalog: Catalog, name: str) -> None:
+    assert isinstance(outcome(resolve, name, catalog, offline=True), (ModelProfile, NotResolvable, InvalidFile))
+
+
+# -------------------------------------------------------------------- time and memory
+
+
+WORST = {
+    "brackets": b'{"a":[' + b"[]," * 1_490_000 + b"[]]}",
+    "braces": b'{"a":[' + b'{"b":{}},' * 740_000 + b"[]]}",
+    "numbers": b'{"a":[' + b"1.5," * 2_990_000 + b"[]]}",
+    "texts": b"{" + b",".join(b'"%d":"%d"' % (i, i) for i in range(790_000)) + b"}",
+    "wide text": '{"a":"\U0001f600'.encode() + b"x" * 39_999_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("kind", [*WORST, "gguf"])
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the peak of memory is read from /proc")
+def test_the_worst_files_stay_within_bounds(kind: str, tmp_path: Path) -> None:
+    """In a process of its own, because its memory is measured: files just below what the limits let through."""
+    here = folder(tmp_path / "m", SMALL)
+    path = here
+    if kind == "gguf":
+        path = here / "model.gguf"
+        start = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q1sIIQ", 1, b"a", 9, 8, 1_999_999)
+        path.write_bytes(start + b"".join(struct.pack("<Q24s", 24, b"%d" % i) for i in range(1_999_999)))
+    else:
+        body = WORST[kind]
+        (here / "model.safetensors").write_bytes(struct.pack("<Q", len(body)) + body)
+    code = (
+        "import sys, time\n"
+        "from draftpick.catalog import Catalog\n"
+        "from draftpick.errors import DraftpickError\n"
+        "from draftpick.models.folder import profile_from_folder, profile_from_gguf_file\n"
+        "from pathlib import Path\n"
+        "empty = Catalog({'models': {}, 'names': {}, 'tokenizers': {}, 'tokenizers_by_full': {}})\n"
+        "path = Path(sys.argv[1])\n"
+        "read = profile_from_folder if path.is_dir() else profile_from_gguf_file\n"
+        "start = time.process_time()\n"
+        "try:\n    read(path, empty, id='x')\n"
+        "except DraftpickError as error:\n    print(type(error).__name__)\n"
+        "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1]\n"
+        "print(time.process_time() - start, int(peak) * 1024)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    refusal, seconds, peak = done.stdout.split()
+    assert refusal == "InvalidFile"
+    assert float(seconds) < SECONDS
+    assert float(peak) < BYTES
