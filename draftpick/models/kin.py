@@ -76,6 +76,7 @@ def _copy_of(profile: ModelProfile, known: ModelProfile, *, certain: bool) -> Mo
     if profile.dtype is None and not (profile.quantization or "").startswith("gguf"):
         taken["dtype"] = known.dtype
     taken = {name: value for name, value in taken.items() if value is not None}
+    taken.update(_tokenizer_of(profile, known))
     if known.id.lower() == profile.id.lower():
         taken["lineage"] = known.lineage
         return _taken(profile, known, taken, certain, f"facts its files lack are those of {known.id} of the catalogue")
@@ -91,6 +92,13 @@ def _copy_of(profile: ModelProfile, known: ModelProfile, *, certain: bool) -> Mo
     return _taken(profile, known, taken, certain, note)
 
 
+def _tokenizer_of(profile: ModelProfile, known: ModelProfile) -> dict[str, Any]:
+    """The catalogue's tokenizer for files without one: it was not read from them, so it is only probable."""
+    if profile.tokenizer is not None or known.tokenizer is None:
+        return {}
+    return {"tokenizer": replace(known.tokenizer, verified=False)}
+
+
 def _descendant_of(profile: ModelProfile, base: ModelProfile) -> ModelProfile:
     """The files name a catalogued model as their base."""
     own = profile.lineage
@@ -101,6 +109,7 @@ def _descendant_of(profile: ModelProfile, base: ModelProfile) -> ModelProfile:
     taken: dict[str, Any] = {"family": base.family, "generation": base.generation}
     if same_weights:
         taken["variant"] = base.variant
+        taken.update(_tokenizer_of(profile, base))
         taken.update({name: getattr(base, name) for name in _SIZES if getattr(profile, name) is None})
     taken = {name: value for name, value in taken.items() if value is not None and getattr(profile, name) is None}
     taken["lineage"] = Lineage(

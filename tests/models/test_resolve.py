@@ -234,6 +234,15 @@ def test_a_folder_with_its_model_s_name_has_the_facts_of_the_catalogue(
     assert {"family", "lineage"} <= found.uncertain
 
 
+def test_a_recognised_folder_without_a_tokenizer_has_a_probable_one(tmp_path: Path, catalog: Catalog) -> None:
+    found = resolve(str(folder(tmp_path / "Qwen2.5-7B-Instruct", QWEN)), catalog)
+    known = catalog.profile("Qwen/Qwen2.5-7B-Instruct").tokenizer
+    assert found.tokenizer is not None
+    assert known is not None
+    assert (found.tokenizer.key, found.tokenizer.verified) == (known.key, False)
+    assert "tokenizer" in found.uncertain
+
+
 def test_a_folder_of_another_name_has_what_models_of_its_shape_agree_on(tmp_path: Path, catalog: Catalog) -> None:
     config = json.loads((PUBLISHED[0].parent / "deepseek-ai--DeepSeek-V3.json").read_text())
     found = resolve(str(folder(tmp_path / "target", config)), catalog)
