@@ -25,12 +25,12 @@ import numpy as np
 
 from draftpick.models import cutting
 from draftpick.models.probe_texts import ORDINARY, TEXTS
-from draftpick.models.tokenizer import BLOCK, Fingerprint, extends, fingerprint, ranges, same_cut
+from draftpick.models.tokenizer import Fingerprint, extends, fingerprint, ranges, same_cut
 from draftpick.models.vocabulary import Vocabulary, is_reserved, read_folder, read_tiktoken, text_of
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 CATALOG = Path(__file__).resolve().parent.parent / "catalog" / "tokenizers"
@@ -251,7 +251,7 @@ def toml_value(value: Any) -> str:
     return str(value)  # a date
 
 
-def measured(taken: Fingerprint, tokens: Mapping[int, bytes]) -> dict[str, Any]:
+def measured(taken: Fingerprint) -> dict[str, Any]:
     """The part of a record that comes from the file."""
     control = {i: text for i, text in taken.control.items() if not is_reserved(text)}
     found = {name: getattr(taken, name, None) for name in MEASURED}
@@ -271,7 +271,7 @@ def measured(taken: Fingerprint, tokens: Mapping[int, bytes]) -> dict[str, Any]:
         found["control_known"] = False
     found["blocks"] = "".join(taken.blocks)
     found["sketch"] = base64.b64encode(struct.pack(f"<{len(taken.sketch)}I", *taken.sketch)).decode()
-    found["head"] = [text_of(tokens.get(i)) or "" for i in range(min(BLOCK, max(tokens) + 1))]
+    found["head"] = list(taken.head)
     found["control"] = control
     return found
 
@@ -454,11 +454,12 @@ def write_relations(entries: list[Entry], pool: Pool) -> None:
 
 
 def main(root: Path) -> None:
-    pool, entries = Pool(), {}
+    pool = Pool()
+    entries: dict[str | None, Entry] = {}
     records = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(CATALOG.glob("*.toml"))}
     for source in SOURCES:
         vocabulary, taken, encode = load(source, root)
-        records[source.key] = {**records.get(source.key, {}), **measured(taken, vocabulary.tokens)}
+        records[source.key] = {**records.get(source.key, {}), **measured(taken)}
         array, written = pool.array(vocabulary.tokens), ordinary_ids(encode)
         known = entries.get(taken.full)
         if known is None or (known.written is None and written is not None):

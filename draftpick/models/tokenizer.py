@@ -68,7 +68,7 @@ class Fingerprint:
     template_ids: tuple[int, ...] = ()
     """Control tokens the chat template writes."""
     head: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Printable texts of the ids 0 … 1023 (empty: no such id); only of catalogue records."""
+    """Printable texts of the ids 0 … 1023 (empty: no such id)."""
     same_text_as: tuple[Mapping[str, str], ...] = field(default=(), repr=False, compare=False)
     """Tokenizers said to have the same text ids: their catalogue `key`, `what` differs, and the `confidence`."""
 
@@ -169,6 +169,7 @@ def fingerprint(
         normalizer=vocabulary.normalizer,
         control_known=vocabulary.control_known,
         template_ids=vocabulary.template_ids,
+        head=tuple(text_of(tokens.get(i)) or "" for i in range(min(BLOCK, max(tokens) + 1))),
     )
 
 
@@ -499,6 +500,10 @@ class _Facts:
         ):
             if tokens is None or shorter.highest_id is None or shorter.highest_id >= max(tokens):
                 continue
+            mine = self.target.blocks if longer else self.draft.blocks
+            whole = (shorter.highest_id + 1) // BLOCK
+            if mine[:whole] != shorter.blocks[:whole]:  # spares hashing a vocabulary for each record it is held against
+                continue
             start = {i: token for i, token in tokens.items() if i <= shorter.highest_id}
             if digest(start, b"draftpick-full-v1") == shorter.full:
                 return longer
@@ -516,8 +521,7 @@ class _Facts:
         place = self._first_block()
         if place is None or place[0] != 0:
             return None
-        a, b = _head(self.target), _head(self.draft)
-        for i, (mine, other) in enumerate(zip(a, b, strict=False)):
+        for i, (mine, other) in enumerate(zip(self.target.head, self.draft.head, strict=False)):
             if mine != other:
                 return Difference(id=i, target=mine or None, draft=other or None)
         return None
@@ -559,14 +563,6 @@ def _some(ids: tuple[int, ...], first: Difference | None) -> str:
 
 def _count(ids: tuple[int, ...]) -> str:
     return "1 id" if len(ids) == 1 else f"{len(ids):,} ids"
-
-
-def _head(side: Fingerprint) -> tuple[str, ...]:
-    if side.tokens is None:
-        return side.head
-    from draftpick.models.vocabulary import text_of
-
-    return tuple(text_of(side.tokens.get(i)) or "" for i in range(BLOCK))
 
 
 def _lists_of_maps(target: Mapping[int, bytes], draft: Mapping[int, bytes]) -> _Lists:

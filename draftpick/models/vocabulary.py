@@ -473,7 +473,10 @@ def _json_digits(pre: Any, style: str, model: dict[str, Any], added: Mapping[int
 
 def _json_pipeline(content: dict[str, Any], model: dict[str, Any], where: str) -> dict[str, Any]:
     pairs = []
-    for merge in model.get("merges") or []:
+    merges = model.get("merges") or []
+    if not isinstance(merges, list):
+        raise damaged(f"{where}: `merges` is no list")
+    for merge in merges:
         if isinstance(merge, str):
             left, _, right = merge.partition(" ")
         elif isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge):
@@ -795,7 +798,9 @@ def read_rwkv(path: Path, *, pipeline: bool = False) -> Vocabulary:
                 raise ValueError("too long")
             literal = ast.literal_eval(line[line.index(" ") : line.rindex(" ")].strip())
             ids.append(int(line[: line.index(" ")]))
-            token = literal.encode("utf-8") if isinstance(literal, str) else bytes(literal)
+            token = literal.encode("utf-8") if isinstance(literal, str) else literal
+            if not isinstance(token, bytes):
+                raise ValueError("neither text nor bytes")
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             raise damaged(f"{path}, line {number}: not `id literal length`") from None
         tokens.base[ids[-1]] = b"N" + token
