@@ -269,11 +269,32 @@ def _equal_maps(rows: int, relation: Relation | None, table: Table) -> list[_Fin
         )
         return [_Finding("unknown", reason)]
     if relation.kind in ("identical", "padding_only"):
-        if relation.verified:
-            return [_Finding("accepted", f"equal embedding rows ({rows:,}) and the same token map")]
-        return [_Finding("care", f"equal embedding rows ({rows:,}) and probably the same token map: not verified")]
+        return [_same_text(f"equal embedding rows ({rows:,}) and", "the same token map", relation)]
+    if not _located(relation):
+        return [_somewhere("token maps", relation)]
     sure = "" if relation.verified else "probably "
     return [_Finding("refused", f"the token maps {sure}differ, {_first(relation)}", _severity(table))]
+
+
+def _same_text(before: str, what: str, relation: Relation) -> _Finding:
+    """Equal texts, and how well that is known."""
+    if relation.verified:
+        return _Finding("accepted", f"{before} {what}".strip())
+    if relation.same_ids is not None:
+        # Compared id by id, but on files of the same name and family, not on these very repositories.
+        doubt = "compared on the family's files, not read from both repositories"
+        return _Finding("accepted", f"{before} probably {what}: {doubt}".strip())
+    return _Finding("care", f"{before} probably {what}: no file was compared".strip())
+
+
+def _located(relation: Relation) -> bool:
+    """Whether it is known where the two part; a difference that is only said to exist refuses nothing."""
+    found = relation.first_difference or relation.first_difference_in or relation.only_target or relation.only_draft
+    return bool(found or relation.renamed or relation.verified or relation.kind == "different")
+
+
+def _somewhere(what: str, relation: Relation) -> _Finding:
+    return _Finding("care", f"it compares {what}, and some ids probably differ, which is not known: {relation.reason}")
 
 
 def _named_ids(target: ModelProfile, draft: ModelProfile, relation: Relation | None, table: Table) -> list[_Finding]:
@@ -349,17 +370,17 @@ def _text_difference(ours: int | None, theirs: int | None, relation: Relation | 
     if relation is None or relation.kind == "unknown":
         return _Finding("unknown", "it compares token texts, which could not be compared here")
     sizes = "" if ours is None or theirs is None or ours == theirs else f" ({ours:,} and {theirs:,} tokens)"
-    same = f"the same token text at every shared id{sizes}"
-    if relation.kind not in ("identical", "padding_only"):
-        shared = min(size for size in (ours, theirs, 1 << 62) if size is not None)
-        reason = _first_compared(relation, int(table.vocabulary["first_compared_id"]), shared)
-        sure = "" if relation.verified else "probably "
-        if reason is not None:
-            return _Finding("refused", f"token texts {sure}differ, {reason}", _severity(table))
-        same = f"{same}; the differing ids are not compared"
-    if relation.verified:
-        return _Finding("accepted", same)
-    return _Finding("care", f"probably {same}: not verified")
+    same_text = f"the same token text at every shared id{sizes}"
+    if relation.kind in ("identical", "padding_only"):
+        return _same_text("", same_text, relation)
+    if not _located(relation):
+        return _somewhere("token texts", relation)
+    shared = min(size for size in (ours, theirs, 1 << 62) if size is not None)
+    part = _first_compared(relation, int(table.vocabulary["first_compared_id"]), shared)
+    sure = "" if relation.verified else "probably "
+    if part is not None:
+        return _Finding("refused", f"token texts {sure}differ, {part}", _severity(table))
+    return _same_text("", f"{same_text}; the differing ids are not compared", relation)
 
 
 def _first_compared(relation: Relation, start: int, shared: int) -> str | None:

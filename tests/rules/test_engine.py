@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftpick.catalog_index import compile_index
+from draftpick.catalog_index import read_toml
 from draftpick.models.profile import Experts, ModelProfile
 from draftpick.models.tokenizer import Difference, Fingerprint, Relation, RelationKind
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
@@ -23,7 +23,7 @@ ENGINES = tuple(sorted(path.stem for path in (CATALOG / "engines").glob("*.toml"
 
 @cache
 def facts() -> dict[str, dict[str, Any]]:
-    return compile_index(CATALOG)["index.json"]["engines"]  # type: ignore[no-any-return]
+    return {path.stem: read_toml(path) for path in (CATALOG / "engines").glob("*.toml")}
 
 
 def engine(name: str) -> Engine:
@@ -136,6 +136,8 @@ def test_equal_rows_with_another_vocabulary(name: str, expected: str, reason: st
         ("mlx", "unverified", "accepted"),
         ("sglang", "unverified", "care"),
         ("llama.cpp", "unverified", "care"),
+        ("sglang", "same file", "accepted"),
+        ("llama.cpp", "same file", "accepted"),
         ("vllm", "unknown", "accepted"),
         ("vllm-ascend", "unknown", "accepted"),
         ("sglang", "unknown", "unknown"),
@@ -145,10 +147,14 @@ def test_equal_rows_with_another_vocabulary(name: str, expected: str, reason: st
     ],
 )
 def test_tokenizers_that_are_not_verified(name: str, of: str, expected: str) -> None:
-    compared = relation("identical", verified=False) if of == "unverified" else relation("unknown")
+    compared = {
+        "unverified": relation("identical", verified=False),
+        "same file": relation("identical", verified=False, same_ids=151669),
+        "unknown": relation("unknown"),
+    }[of]
     answer = said(name, pair(QWEN3, QWEN3_SMALL), compared)
     assert answer.verdict == expected
-    if of == "unverified":
+    if of != "unknown":
         assert "probably" in answer.reasons[0]
 
 
@@ -186,6 +192,13 @@ def test_llama_cpp_compares_from_5_to_the_smaller_size(part: int, expected: str)
 def test_llama_cpp_knows_the_block_of_the_first_difference(between: tuple[int, int], expected: str) -> None:
     compared = relation("extension", first_difference_in=between)
     assert said("llama.cpp", pair(model("a/t", 32000), model("a/d", 32064)), compared).verdict == expected
+
+
+@pytest.mark.parametrize("name", ["llama.cpp", "sglang"])
+def test_a_difference_that_is_only_said_to_exist_refuses_nothing(name: str) -> None:
+    answer = said(name, pair(QWEN3, QWEN3_SMALL), relation("control_tokens", verified=False))
+    assert answer.verdict == "care"
+    assert "probably differ" in answer.reasons[0]
 
 
 def _special(bos: int, add: bool | None, kind: str = "BPE") -> Fingerprint:
@@ -290,6 +303,7 @@ REDUCED = Head(id="a/head.dflash", method="dflash", target="a/plain", vocab_size
 QUANTIZED_HEAD = Head(id="a/Block-Drafter-W4A16", method="dflash", target="a/plain")
 SHORT_HEAD = Head(id="a/eagle3", method="eagle3", target="a/plain", max_position_embeddings=2048)
 WIDE = model("a/wide", 128256, hidden_size=8192)
+OWN_EMBEDDING_HEAD = Head(id="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B", method="eagle3", target="a/wide")
 NARROW_HEAD = Head(id="a/eagle3-6144", method="eagle3", target="a/wide", hidden_size=6144)
 GEMMA4 = model("google/gemma-4-31B-it", 262144, model_type="gemma4")
 CACHE8 = model("a/Qwen3-32B-w8a8c8", 151936, quantization="w8a8c8")
@@ -327,6 +341,7 @@ EXCEPTIONS = [
     ("vllm@0.27.0", pair(PLAIN, None, "eagle3", head=SHORT_HEAD, max_model_len=8192), "accepted", ""),
     ("vllm@0.26.0", pair(PLAIN, None, "eagle3", head=SHORT_HEAD, max_model_len=2048), "accepted", ""),
     ("vllm@0.9.0", pair(WIDE, None, "eagle3", head=NARROW_HEAD), "refused", "another width"),
+    ("vllm@0.9.0", pair(WIDE, None, "eagle3", head=OWN_EMBEDDING_HEAD), "refused", "embedding of its own"),
     ("vllm", pair(WIDE, None, "eagle3", head=NARROW_HEAD), "accepted", ""),
     ("vllm", pair(TWO_LAYERS, None, "mtp", num_spec_tokens=3), "refused", "no multiple of the 2 MTP layers"),
     ("vllm", pair(TWO_LAYERS, None, "mtp", num_spec_tokens=4), "care", "reuse"),
