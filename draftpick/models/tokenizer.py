@@ -494,19 +494,16 @@ class _Facts:
 
     def _extends_record(self) -> bool | None:
         """Whether one vocabulary that was read starts with all of a record's: True where the target is the longer."""
-        for longer, tokens, shorter in (
-            (True, self.target.tokens, self.draft),
-            (False, self.draft.tokens, self.target),
-        ):
-            if tokens is None or shorter.highest_id is None or shorter.highest_id >= max(tokens):
+        for longer, shorter in ((self.target, self.draft), (self.draft, self.target)):
+            end = shorter.highest_id
+            if longer.tokens is None or end is None or longer.highest_id is None or longer.highest_id <= end:
                 continue
-            mine = self.target.blocks if longer else self.draft.blocks
-            whole = (shorter.highest_id + 1) // BLOCK
-            if mine[:whole] != shorter.blocks[:whole]:  # spares hashing a vocabulary for each record it is held against
+            whole = (end + 1) // BLOCK
+            if longer.blocks[:whole] != shorter.blocks[:whole]:  # spares hashing a vocabulary for each record
                 continue
-            start = {i: token for i, token in tokens.items() if i <= shorter.highest_id}
+            start = {i: token for i, token in longer.tokens.items() if i <= end}
             if digest(start, b"draftpick-full-v1") == shorter.full:
-                return longer
+                return longer is self.target
         return None
 
     def _first_block(self) -> tuple[int, int] | None:

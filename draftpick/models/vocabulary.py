@@ -18,7 +18,10 @@ from draftpick.models.bounded import parse_json, read_bytes
 MAX_FILE_BYTES = 64 * 2**20
 """Largest tokenizer file that is parsed; the largest seen in real repositories has 34 MB."""
 MAX_ID = 2**24
-MAX_TOKEN_BYTES = 2**16
+MAX_TOKENS = 400_000
+"""Most tokens of one vocabulary, so that a hostile file costs at most seconds (real language models: up to 262,145)."""
+_MAX_LITERALS = 200_000
+_MAX_PIECE_FIELDS = 6
 
 TIKTOKEN_NOTE = "control tokens are in the vendor's code, not in the tiktoken file"
 TEKKEN_NOTE = "names of control tokens are not in the tekken file"
@@ -191,6 +194,8 @@ class _Tokens:
 def _check_ids(ids: Iterable[Any], where: str) -> None:
     """Refuse ids that are no numbers, negative, absurd or given twice."""
     listed = list(ids)
+    if len(listed) > MAX_TOKENS:
+        raise damaged(f"{where}: {len(listed):,} tokens, more than any tokenizer has")
     if not all(type(i) is int for i in listed):
         raise damaged(f"{where}: a token id is not a whole number")
     if listed and (min(listed) < 0 or max(listed) > MAX_ID):
@@ -390,6 +395,7 @@ def _json_items(vocab: Any, where: str) -> list[tuple[str, int]]:
     if isinstance(vocab, dict):
         _check_ids(vocab.values(), where)
         return list(vocab.items())
+    _check_ids(range(len(vocab)), where)
     try:
         return [(str(piece[0]), i) for i, piece in enumerate(vocab)]
     except (TypeError, IndexError, KeyError):
@@ -555,8 +561,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number is too long")
 
 
-def _fields(data: bytes) -> list[tuple[int, int, Any]]:
-    """The fields of one protobuf message: number, wire type, value."""
+def _fields(data: bytes, limit: int = MAX_TOKENS) -> list[tuple[int, int, Any]]:
+    """The fields of one protobuf message: number, wire type, value. Raises ValueError."""
     found: list[tuple[int, int, Any]] = []
     at = 0
     while at < len(data):
@@ -575,6 +581,8 @@ def _fields(data: bytes) -> list[tuple[int, int, Any]]:
         else:
             raise ValueError(f"wire type {wire} is not known")
         found.append((key >> 3, wire, value))
+        if len(found) > limit:
+            raise ValueError("more fields than any tokenizer has")
     return found
 
 
@@ -626,7 +634,7 @@ def _last(message: list[tuple[int, int, Any]], number: int) -> bytes:
 
 def _piece(data: bytes) -> tuple[str, bytes, int]:
     text, score, kind = "", b"\0\0\0\0", _NORMAL
-    for number, wire, value in _fields(data):
+    for number, wire, value in _fields(data, _MAX_PIECE_FIELDS):
         if number == 1 and wire == 2:
             text = value.decode("utf-8", "surrogateescape")
         elif number == 2 and wire == 5:
@@ -661,7 +669,7 @@ def tiktoken_ranks(path: Path) -> dict[bytes, int]:
     import binascii
 
     ranks: dict[bytes, int] = {}
-    for number, line in enumerate(_read_bytes(path).splitlines(), 1):
+    for number, line in enumerate(_lines(path, MAX_TOKENS), 1):
         if not line.strip():
             continue
         try:
@@ -675,6 +683,13 @@ def tiktoken_ranks(path: Path) -> dict[bytes, int]:
         ranks[token] = value
     _check_ids(ranks.values(), str(path))
     return ranks
+
+
+def _lines(path: Path, limit: int) -> list[bytes]:
+    data = _read_bytes(path)
+    if data.count(b"\n") > limit:
+        raise damaged(f"{path}: more lines than any tokenizer has")
+    return data.split(b"\n")
 
 
 def _spell(token: bytes) -> str:
@@ -739,11 +754,12 @@ def read_tekken(path: Path, *, pipeline: bool = False) -> Vocabulary:
     try:
         config = content["config"]
         reserved, size = config["default_num_special_tokens"], config["default_vocab_size"]
-        used = content["vocab"][: size - reserved]
+        used = content["vocab"][: max(size - reserved, 0)]
         pattern = config["pattern"]
     except (TypeError, KeyError):
         raise damaged(f"{path}: no tekken.json, it has no `config` and `vocab`") from None
     _check_ids([reserved], str(path))
+    _check_ids(range(reserved + len(used)), str(path))
     tokens = _Tokens(str(path))
     names = {x["rank"]: x["token_str"] for x in content.get("special_tokens") or [] if isinstance(x, dict)}
     _check_ids(names, str(path))
@@ -790,11 +806,12 @@ def read_rwkv(path: Path, *, pipeline: bool = False) -> Vocabulary:
 
     tokens = _Tokens(str(path))
     ids = []
-    for number, line in enumerate(_read_bytes(path).decode("utf-8", "replace").split("\n"), 1):
+    for number, data in enumerate(_lines(path, _MAX_LITERALS), 1):
+        line = data.decode("utf-8", "replace")
         if not line.strip():
             continue
         try:
-            if len(line) > MAX_TOKEN_BYTES:
+            if len(line) > 2**16:
                 raise ValueError("too long")
             literal = ast.literal_eval(line[line.index(" ") : line.rindex(" ")].strip())
             ids.append(int(line[: line.index(" ")]))
@@ -843,7 +860,7 @@ def from_gguf(metadata: Mapping[str, Any], *, source: str = "GGUF", pipeline: bo
     if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidFile(f"{source}: no list of tokens in its metadata", "The file has no tokenizer, or is damaged.")
     kinds = get("token_type") or [_NORMAL] * len(texts)
-    if len(texts) > MAX_ID or len(kinds) != len(texts):
+    if len(texts) > MAX_TOKENS or len(kinds) != len(texts):
         raise InvalidFile(
             f"{source}: {len(texts):,} tokens and {len(kinds):,} token types", "The file is damaged; convert it again."
         )
