@@ -35,7 +35,8 @@ def given_model(draft: ModelProfile) -> Proposal:
     """A proposal for a model named by the user, which may turn out to be a head."""
     if draft.head_for is None:
         return Proposal(method="draft_model", origin="given", draft=draft)
-    return Proposal(method=_head_method(draft), origin="given", head=_head_of(draft))
+    head = _head_of(draft)
+    return Proposal(method=head.method, origin="given", head=head)
 
 
 def search(
@@ -46,7 +47,7 @@ def search(
     With `everything`, each catalogued model becomes a proposal.
     """
     found = Candidates()
-    if target.has_mtp:
+    if target.has_mtp or any(note.startswith("HEAD_MISSING") for note in target.notes):
         found.proposals.append(Proposal(method="mtp", origin="target"))
     relatives = _relatives(target, catalog)
     found.proposals.extend(_heads(target, relatives, catalog))
@@ -125,27 +126,10 @@ def _shares_text(target: ModelProfile, key: str | None, catalog: Catalog) -> boo
     return own.key == other.key or (own.family is not None and own.family == other.family)
 
 
-def _head_method(draft: ModelProfile) -> str:
-    name = f"{draft.architecture or ''} {draft.name}".lower()
-    for mark, method in (
-        ("eagle3", "eagle3"),
-        ("eagle-3", "eagle3"),
-        ("eagle", "eagle"),
-        ("medusa", "medusa"),
-        ("mlpspeculator", "mlp_speculator"),
-        ("dflash", "dflash"),
-        ("dspark", "dspark"),
-        ("mtp", "mtp"),
-    ):
-        if mark in name:
-            return method
-    return "eagle"
-
-
 def _head_of(draft: ModelProfile) -> Head:
     return Head(
         id=draft.id,
-        method=_head_method(draft),
+        method=draft.head_method or "unknown",
         target=draft.head_for or "unknown",
         params=draft.params_total,
         num_hidden_layers=draft.num_hidden_layers,
@@ -153,5 +137,6 @@ def _head_of(draft: ModelProfile) -> Head:
         vocab_size=draft.vocab_size,
         max_position_embeddings=draft.max_position_embeddings,
         license=draft.license,
+        rope=draft.rope,
         confidence="config-read",
     )

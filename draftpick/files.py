@@ -168,6 +168,7 @@ class ModelRecord(_Sourced):
     gated: Flag | None = None
     remote_code: Flag = False
     head_for: Name | None = None
+    head_method: Name | None = None
     lineage: LineageRecord = LineageRecord()
     uncertain: list[Name] = []
     """Fields of `ModelProfile` that are recalled or unverified."""

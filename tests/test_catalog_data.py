@@ -98,9 +98,9 @@ def test_unknown_counts_are_those_of_hybrid_and_novel_architectures() -> None:
         pytest.param("Qwen/Qwen2-7B", {"tokenizer": "qwen1.5-bpe-151643"}, id="Qwen2 has the control tokens of 1.5"),
         pytest.param("Qwen/Qwen3-0.6B", {"head_dim": 128, "hidden_size": 1024}, id="head_dim is not hidden / heads"),
         pytest.param("Qwen/Qwen3.5-27B", {"attention": "hybrid", "recurrent_layers": 48, "mrope": True}, id="hybrid"),
-        pytest.param("meta-llama/Llama-3.1-8B", {"tokenizer": "llama-3-bpe-128256"}, id="Llama 3.1 tokenizer"),
+        pytest.param("meta-llama/Llama-3.1-8B", {"tokenizer": "llama-3.1-bpe-128256"}, id="Llama 3.1 tokenizer"),
         pytest.param(
-            "meta-llama/Llama-3.3-70B-Instruct", {"tokenizer": "llama-3.2-bpe-128256"}, id="Llama 3.3 tokenizer"
+            "meta-llama/Llama-3.3-70B-Instruct", {"tokenizer": "llama-3.1-bpe-128256"}, id="Llama 3.3 tokenizer"
         ),
         pytest.param("google/gemma-2-9b-it", {"tokenizer": "gemma2-spm-256000", "sliding_layers": 21}, id="Gemma 2"),
         pytest.param("google/gemma-7b-it", {"tokenizer": "gemma-spm-256000", "attention": "full"}, id="Gemma 1"),

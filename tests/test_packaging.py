@@ -30,7 +30,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_is_small_and_whole(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"draftpick/_data/index.json", "draftpick/_data/tokenizers.json", "draftpick/_data/relations.json"} <= names
+    assert {"draftpick/_data/index.json", "draftpick/_data/models.jsonl", "draftpick/_data/tokenizers.json"} <= names
+    assert any(name.startswith("draftpick/_data/relations/") for name in names)
     assert any(name.startswith("draftpick/_data/catalog/families/") for name in names)
     assert wheel.stat().st_size < 15_000_000
 

@@ -14,8 +14,10 @@ PACKAGE = Path(__file__).parent.parent / "draftpick"
 # A module may import those of its own stage and of earlier ones, inside functions too.
 STAGES = [
     {"errors", "atomic"},
-    {"models.profile", "models.tokenizer", "pair"},
-    {"models.bounded", "models.vocabulary", "models.parameters", "models.gguf", "models.safetensors", "models.config"},
+    {"models.bounded", "models.probe_texts", "models.gguf"},
+    {"models.vocabulary", "models.cutting", "models.tokenizer"},
+    {"models.profile", "pair"},
+    {"models.parameters", "models.gguf_profile", "models.safetensors", "models.config", "models.card"},
     {"files", "catalog_names", "catalog_index"},
     {"catalog"},
     {"models.sources", "models"},

@@ -300,7 +300,8 @@ class _Reader:
         )
         profile = replace(profile, **self.attention(layers, context))
         head_for = self.head_for(profile)
-        return replace(profile, head_for=head_for, uncertain=frozenset(self.uncertain), notes=tuple(self.notes))
+        method = head_method(f"{profile.architecture or ''} {self.type} {self._says_method()}") if head_for else None
+        return replace(profile, head_for=head_for, head_method=method, uncertain=frozenset(self.uncertain), notes=tuple(self.notes))
 
     def architecture(self) -> str | None:
         for part in (self.outer, self.text):
@@ -581,6 +582,13 @@ class _Reader:
             return self._target_of_head() or "unknown"
         return None
 
+    def _says_method(self) -> str:
+        """What the config itself calls the method of a head, in whatever key."""
+        inner = self.outer.get("speculators_config")
+        said = (inner.get("algorithm") if isinstance(inner, Mapping) else None, *map(self.outer.get, _METHOD_KEYS))
+        keys = [key for key in _HEAD_KEYS if self._has(key)]
+        return " ".join([*filter(None, map(clean, said)), *keys])
+
     def _target_of_head(self) -> str | None:
         inner = self.outer.get("speculators_config")
         if isinstance(inner, Mapping) and isinstance(inner.get("verifier"), Mapping):
@@ -589,6 +597,39 @@ class _Reader:
             if clean(self.outer.get(name)):
                 return clean(self.outer[name])
         return None
+
+
+def head_method(words: str, tensor_marks: Iterable[str] = ()) -> str | None:
+    """The method of a draft head, in the spelling of vLLM, by what names it or by the tensors that only it has."""
+    words = words.lower().replace("-", "").replace("_", "")
+    for mark, method in _METHOD_OF_WORD:
+        if mark in words:
+            return method
+    for tensor, method in _METHOD_OF_TENSOR:
+        if tensor in tensor_marks:
+            return method
+    return "eagle" if "eagle" in words or "fc" in tensor_marks else None
+
+
+_METHOD_KEYS = ("speculators_model_type", "draft_type", "method")
+_METHOD_OF_WORD = (
+    ("eagle3", "eagle3"),
+    ("medusa", "medusa"),
+    ("mlpspeculator", "mlp_speculator"),
+    ("dflash", "dflash"),
+    ("dspark", "dspark"),
+    ("mtp", "mtp"),
+    ("nextn", "mtp"),
+    # Only EAGLE-3 maps a reduced vocabulary and reads states of several layers.
+    ("draftvocabsize", "eagle3"),
+)
+_METHOD_OF_TENSOR = (
+    ("d2t", "eagle3"),
+    ("t2d", "eagle3"),
+    ("hidden_norm", "eagle3"),
+    ("midlayer", "eagle3"),
+    ("medusa_head", "medusa"),
+)
 
 
 def _unwrapped(config: Config) -> Config:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from draftpick.errors import InvalidFile, NotResolvable
 from draftpick.models.bounded import clean, read_json, unreadable
 from draftpick.models.card import Card, hub_id, read_card
-from draftpick.models.config import ascend_quantization, profile_from_config, quantization
+from draftpick.models.config import ascend_quantization, head_method, profile_from_config, quantization
 from draftpick.models.kin import with_kin
 from draftpick.models.profile import Lineage, ModelProfile
 
@@ -185,7 +185,10 @@ def _with_weights(profile: ModelProfile, weights: Weights | None) -> ModelProfil
     tied = fields.get("tie_word_embeddings", profile.tie_word_embeddings)
     if profile.head_for is None and weights.draft_marks and (layers or 0) <= 4:
         fields["head_for"] = "unknown"
+        fields["head_method"] = profile.head_method or head_method("", weights.draft_marks)
         notes.append(f"its tensors ({', '.join(weights.draft_marks)}) are those of a draft head")
+    elif profile.head_for is not None:
+        fields["head_method"] = head_method(profile.head_method or "", weights.draft_marks)
     head_for = fields.get("head_for", profile.head_for)
     counted = weights.parameters(tied, layers if head_for is None else None)
     if counted is not None:
@@ -205,7 +208,7 @@ def _mtp(profile: ModelProfile, weights: Weights) -> tuple[int | None, str | Non
     said, stored = profile.num_nextn_predict_layers, weights.mtp_layers(profile.num_hidden_layers)
     if stored and not said:
         return stored, "its weights hold an MTP head that config.json does not mention"
-    if said and weights.complete and not stored:
+    if said and weights.all_named and not stored:
         return 0, "HEAD_MISSING: config.json names an MTP head, but the weights here hold none"
     return said, None
 

@@ -118,6 +118,9 @@ class ModelProfile:
     head_for: str | None = None
     """Set when this is a draft head, not a model of its own: the target it was trained for, or "unknown"."""
 
+    head_method: str | None = None
+    """eagle, eagle3, mtp, medusa …: of a draft head; None where nothing tells, or it is none."""
+
     lineage: Lineage = field(default_factory=Lineage)
     uncertain: frozenset[str] = frozenset()
     """Names of fields that are recalled or unverified."""

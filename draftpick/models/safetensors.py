@@ -51,7 +51,7 @@ _MTP = re.compile(r"(^|\.)(mtp\w*|nextn\w*)\.(?:layers\.)?(\d{1,6})?")
 _EMBEDDING = re.compile(r"(^|\.)(embed_tokens|tok_embeddings|wte|word_embeddings|embed_in)\.weight$")
 _HEAD = re.compile(r"(^|\.)(lm_head|output|embed_out|output_layer)\.weight$")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.")
-_DRAFT_MARKS = ("d2t", "t2d", "hidden_norm.weight", "fc.weight", "medusa_head")
+_DRAFT_MARKS = ("d2t", "t2d", "hidden_norm", "midlayer", "fc", "medusa_head")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,18 @@ class Weights:
     """Every file that the index names was there; otherwise the sums are of a part."""
     weight_bytes: int | None
     """Bytes of all weights, by the headers or else by the index."""
+    listed: frozenset[str] = frozenset()
+    """Names of all tensors, where an index lists them, whatever files are there."""
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of the tensors, as many as are known."""
+        return self.listed or self.tensors
+
+    @property
+    def all_named(self) -> bool:
+        """Whether a name that is missing here is missing in the checkpoint."""
+        return bool(self.listed) or self.complete
 
     @property
     def elements_by_dtype(self) -> dict[str, int]:
@@ -140,7 +152,7 @@ class Weights:
     def mtp_layers(self, layers: int | None) -> int:
         """Number of MTP layers stored here."""
         found: set[int] = set()
-        for name in self.tensors:
+        for name in self.names:
             named = _MTP.search(name)
             layer = _LAYER.search(name)
             if named:
@@ -152,8 +164,8 @@ class Weights:
     @property
     def draft_marks(self) -> list[str]:
         """Names that only draft heads have: a projection of the target's states, a map of a reduced vocabulary."""
-        names = {name.removeprefix("model.").removeprefix("draft_model.") for name in self.tensors}
-        return [mark for mark in _DRAFT_MARKS if any(name == mark or name.startswith(mark + ".") for name in names)]
+        parts = {part for name in self.names if not _MTP.search(name) for part in name.split(".")}
+        return [mark for mark in _DRAFT_MARKS if mark in parts]
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
@@ -220,14 +232,15 @@ def read_folder(folder: Path) -> Weights | None:
     names = _shards(index, index_path) if index is not None else _unindexed(folder)
     present = [name for name in names if (folder / name).exists()]
     total = _total_size(index) if index is not None else None
+    listed = frozenset(index["weight_map"]) if index is not None else frozenset()
     if not present:
-        return Weights(tensors={}, complete=False, weight_bytes=total) if total is not None else None
+        return Weights(tensors={}, complete=False, weight_bytes=total, listed=listed) if listed or total else None
     tensors: dict[str, Tensor] = {}
     for name in present:
         tensors.update(read_header(folder / name))
     complete = len(present) == len(names)
     measured = sum(tensor.nbytes for tensor in tensors.values())
-    return Weights(tensors=tensors, complete=complete, weight_bytes=measured if complete else total)
+    return Weights(tensors=tensors, complete=complete, weight_bytes=measured if complete else total, listed=listed)
 
 
 def _shards(index: Mapping[str, Any], path: Path) -> list[str]:

@@ -164,7 +164,7 @@ def quantization(pair: Pair) -> Outcome:
     target = pair.setting.quantization or pair.target.quantization
     draft = pair.setting.draft_quantization or (pair.draft.quantization if pair.draft is not None else None)
     evidence: Evidence = {"target": target, "draft": draft}
-    if pair.method == "mtp" and (target is not None or pair.target.lineage.relation == "quantized"):
+    if pair.method == "mtp" and _mtp_in_doubt(pair):
         stored = target or "format not known"
         return warn(
             f"The target is quantised ({stored}): see that its MTP layers were left as they were.", 0.5, **evidence
@@ -182,6 +182,14 @@ def quantization(pair: Pair) -> Outcome:
         message = f"The draft is quantised to {draft}: a small model loses more by that than a large one."
         return warn(message, 0.7, **evidence)
     return _target_bits(target, evidence)
+
+
+def _mtp_in_doubt(pair: Pair) -> bool:
+    """Whether somebody else may have quantised the MTP layers; FP8 and FP4 are formats that makers publish in."""
+    if pair.setting.quantization is not None or pair.target.lineage.relation == "quantized":
+        return True
+    own = pair.target.quantization
+    return own is not None and "fp8" not in own and "fp4" not in own
 
 
 def _target_bits(target: str | None, evidence: Evidence) -> Outcome:

@@ -7,8 +7,10 @@ from draftpick.pair import Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, rule, skip, warn
 
 SUBJECTS = ("coder", "math", "vision")
+STOCKS = ("-Coder", "-Math", "-VL")
+"""Endings of a family's name that mean the same pre-training, continued."""
 DESCENDS = ("distill", "pruned")
-CHANGES = ("finetune", "distill", "adapter", "merge")
+CHANGES = ("finetune", "distill", "adapter", "merge", "continued")
 
 PERMISSIVE = frozenset(
     {
@@ -53,10 +55,20 @@ def lineage(pair: Pair) -> Outcome:
             return ok(f"One family and generation: {_origin(target)}.", 0.95, kind="generation", **evidence)
         message = f"One family, two generations: the target is {_origin(target)}, the draft {_origin(draft)}."
         return warn(message, 0.65, kind="other generation", **evidence)
+    if target.generation == draft.generation and _stock(target.family) == _stock(draft.family):
+        message = f"One stock, trained on for a subject: {_origin(target)} and {_origin(draft)}."
+        return ok(message, 0.85, certain=False, kind="stock", **evidence)
     if draft.variant == "draft":
         return ok(f"The draft is {_origin(draft)}, published to draft.", 0.7, kind="draft", **evidence)
     message = f"Other pre-training: the target is {_origin(target)}, the draft {_origin(draft)}."
     return warn(message, 0.35, kind="other family", **evidence)
+
+
+def _stock(family: str) -> str:
+    """A family's name without the subject it was trained on for."""
+    for suffix in STOCKS:
+        family = family.removesuffix(suffix)
+    return family
 
 
 def _descends(draft: ModelProfile, target: ModelProfile) -> bool:

@@ -264,7 +264,9 @@ def test_an_absurd_total_is_unknown(size: object, tmp_path: Path) -> None:
     here = folder(tmp_path / "m")
     index = {"metadata": {"total_size": size}, "weight_map": {"a": "a.safetensors"}}
     (here / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert read_folder(here) is None
+    found = read_folder(here)
+    assert found is not None
+    assert found.weight_bytes is None
 
 
 @given(st.binary(max_size=200))

@@ -119,6 +119,8 @@ W8A8 = target(quantization="w8a8")
         pytest.param(pair(target(quantization="gguf-q8_0")), "ok", id="a target in q8"),
         pytest.param(bare_pair("mtp"), "ok", id="own layers"),
         pytest.param(bare_pair("mtp", W8A8), "warn", id="own layers of a quantised target"),
+        pytest.param(bare_pair("mtp", target(quantization="fp8")), "ok", id="own layers of a maker's fp8"),
+        pytest.param(bare_pair("mtp", quantization="gptq-int4"), "warn", id="own layers quantised at load"),
         pytest.param(
             bare_pair("mtp", target(lineage=Lineage(relation="quantized"))), "warn", id="own layers of a copy"
         ),
