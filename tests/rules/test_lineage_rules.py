@@ -41,7 +41,11 @@ def origin(**fields: Any) -> Lineage:
         ),
         pytest.param({}, {"lineage": Lineage(), "family": "Toy-Coder"}, "ok", "stock", id="one stock"),
         pytest.param(
-            {}, {"lineage": Lineage(), "family": "Toy-Coder", "generation": "1"}, "warn", "other family", id="other stock"
+            {},
+            {"lineage": Lineage(), "family": "Toy-Coder", "generation": "1"},
+            "warn",
+            "other family",
+            id="other stock",
         ),
         pytest.param({}, {"lineage": Lineage(), "family": None}, "skip", None, id="not known"),
     ],

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from builders import ask, bare_pair, draft, engine, head, head_pair, pair, says, target
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftpick.models.profile import Experts, Lineage, ModelProfile
 from draftpick.rules.size import ratio_score
 
+LAW = settings(deadline=None, max_examples=60)
 SPARSE = Experts(num_experts=128, experts_per_token=8)
 
 
@@ -53,12 +54,14 @@ def test_size_ratio_is_told_in_bytes_too() -> None:
 
 
 @given(st.floats(15, 1e6), st.floats(15, 1e6))
+@LAW
 def test_a_larger_ratio_never_scores_higher_and_is_never_hopeless(one: float, other: float) -> None:
     small, large = sorted((one, other))
     assert 0.5 <= ratio_score(large) <= ratio_score(small) <= 1
 
 
 @given(st.floats(0, 5), st.floats(0, 5))
+@LAW
 def test_below_the_ideal_a_larger_ratio_never_scores_lower(one: float, other: float) -> None:
     small, large = sorted((one, other))
     assert 0 <= ratio_score(small) <= ratio_score(large) <= 1
@@ -155,6 +158,7 @@ def test_depth(layers: int | None, expected: str) -> None:
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
+@LAW
 def test_a_deeper_draft_never_scores_higher(one: int, other: int) -> None:
     shallow, deep = (ask("depth", pair(theirs=draft(num_hidden_layers=n))).score for n in sorted((one, other)))
     assert 0 < deep <= shallow <= 1
