@@ -19,4 +19,8 @@ class CompileCatalog(BuildHookInterface):  # type: ignore[type-arg]
             write_index(root / "catalog", root / "draftpick" / "_data")
         finally:
             sys.path.remove(str(root))
-        build_data["artifacts"] += ["draftpick/_data/*.json", "draftpick/_data/*.jsonl", "draftpick/_data/relations/*.json"]
+        build_data["artifacts"] += [
+            "draftpick/_data/*.json",
+            "draftpick/_data/*.jsonl",
+            "draftpick/_data/relations/*.json",
+        ]

@@ -1,9 +1,8 @@
 """From a target and a setting to one answer: the decision in a sentence, the ranked candidates, and those left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from draftpick.assess import Assessment, assess, rank
 from draftpick.candidates import Candidates, Resolve, draft_free, named, search
@@ -19,8 +18,7 @@ PAYS_WHERE = {
 FACTS_ONLY = "judged by facts alone: nothing was measured and no speed-up is predicted"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The answer in one sentence, and in fields."""
 
     action: str
@@ -32,8 +30,7 @@ class Decision:
     evidence: str = "rule"
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """Everything an answer contains."""
 
     command: str
@@ -42,7 +39,7 @@ class Advice:
     decision: Decision
     assessments: Sequence[Assessment]
     catalog_date: str
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = MappingProxyType({})
     """Catalogued models that were not judged one by one: how many, by reason."""
 
     @property
@@ -74,7 +71,10 @@ def recommend(
     choices: RuleChoices | None = None,
     everything: bool = False,
 ) -> Advice:
-    """Rank the drafts for a target: those named, or else all that are known, and `extra` ones from caches or the hub."""
+    """Rank the drafts for a target: those named, or else all that are known.
+
+    `extra` models come from local caches or the hub. Raises what `resolve` raises for a named draft.
+    """
     found = Candidates(list(named(drafts, catalog, resolve))) if drafts else search(target, catalog, everything, extra)
     proposals = [*found.proposals, *draft_free()]
     ranked = rank(assess(target, proposal, setting, catalog, choices) for proposal in proposals)
@@ -119,12 +119,22 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
     if best is not None:
         return _speculate(target, best)
     if command == "check":
-        return Decision("do_not_speculate", f"Do not put {ranked[0].proposal.label} in front of {target.id}: {why_not(ranked[0])}")
+        return Decision(
+            "do_not_speculate", f"Do not put {ranked[0].proposal.label} in front of {target.id}: {why_not(ranked[0])}"
+        )
     named_drafts = [found for found in ranked if found.proposal.method not in DRAFT_FREE]
-    lead = f"None of the {len(named_drafts)} drafts looked at fits {target.id}" if named_drafts else f"No draft is known for {target.id}"
+    lead = (
+        f"None of the {len(named_drafts)} drafts looked at fits {target.id}"
+        if named_drafts
+        else f"No draft is known for {target.id}"
+    )
     place = f" in {ranked[0].pair.setting.engine.key}" if ranked and ranked[0].pair.setting.engine else ""
     free = [found.proposal.label for found in ranked if found.proposal.method in DRAFT_FREE and found.viable]
-    rest = f"what needs no draft is left: {' or '.join(free)}" if free else "and no draft-free method is known to run there"
+    rest = (
+        f"what needs no draft is left: {' or '.join(free)}"
+        if free
+        else "and no draft-free method is known to run there"
+    )
     return Decision("undecided", f"{lead}{place}; {rest} ({FACTS_ONLY}).")
 
 
@@ -136,8 +146,8 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
     start = f" with num_spec_tokens = {k}" if k else ""
     if proposal.origin == "target":
         sentence = (
-            f"Use the MTP head that {target.id} carries itself{place}{start}: a separate draft model is not what to look "
-            f"for here ({FACTS_ONLY})."
+            f"Use the MTP head that {target.id} carries itself{place}{start}: "
+            f"a separate draft model is not what to look for here ({FACTS_ONLY})."
         )
     else:
         kind = "draft model" if proposal.method == "draft_model" else f"{proposal.method} head"

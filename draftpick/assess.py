@@ -88,11 +88,19 @@ class Engines:
 
 def preferred(engines: Iterable[Engine], device: Device | None) -> list[Engine]:
     """Engines in the order in which one is named where the user named none."""
-    order = (*ASCEND_PREFERENCE, *ENGINE_PREFERENCE) if device is not None and device.vendor == "huawei" else ENGINE_PREFERENCE
-    return sorted(engines, key=lambda engine: (order.index(engine.key) if engine.key in order else len(order), engine.key))
+    order = (
+        (*ASCEND_PREFERENCE, *ENGINE_PREFERENCE)
+        if device is not None and device.vendor == "huawei"
+        else ENGINE_PREFERENCE
+    )
+    return sorted(
+        engines, key=lambda engine: (order.index(engine.key) if engine.key in order else len(order), engine.key)
+    )
 
 
-def assess(target: ModelProfile, proposal: Proposal, setting: Setting, catalog: Catalog, choices: RuleChoices | None = None) -> Assessment:
+def assess(
+    target: ModelProfile, proposal: Proposal, setting: Setting, catalog: Catalog, choices: RuleChoices | None = None
+) -> Assessment:
     """Judge one pair by facts."""
     pair = Pair(target=target, proposal=proposal, setting=setting, relation=relate(target, proposal, catalog))
     findings, score, coverage = judge(pair, choices)

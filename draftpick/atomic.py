@@ -38,7 +38,9 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
-        raise CannotWrite(f"{path}: {error.strerror or error}", "free some space, or write elsewhere with --output") from None
+        raise CannotWrite(
+            f"{path}: {error.strerror or error}", "free some space, or write elsewhere with --output"
+        ) from None
 
 
 def _write_to_special(path: Path, text: str) -> None:

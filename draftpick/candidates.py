@@ -34,7 +34,7 @@ def named(names: Sequence[str], catalog: Catalog, resolve: Resolve) -> Iterator[
 def given_model(draft: ModelProfile) -> Proposal:
     """A proposal for a model named by the user, which may turn out to be a head."""
     if draft.head_for is None:
-        return Proposal(method="draft_model", origin="given", draft=draft)
+        return _model_proposal(draft, "given")
     head = _head_of(draft)
     return Proposal(method=head.method, origin="given", head=head)
 
@@ -58,12 +58,10 @@ def search(
         reason = None if everything else _why_not_worth_a_line(target, traits, catalog)
         if reason is None:
             draft = catalog.profile(model_id)
-            found.proposals.append(Proposal(method="draft_model", origin=draft.origin, draft=draft))
+            found.proposals.append(_model_proposal(draft, draft.origin))
         else:
             found.left_out[reason] = found.left_out.get(reason, 0) + 1
-    found.proposals.extend(
-        Proposal(method="draft_model", origin=draft.origin, draft=draft) for draft in extra if draft.id.lower() not in own
-    )
+    found.proposals.extend(_model_proposal(draft, draft.origin) for draft in extra if draft.id.lower() not in own)
     return found
 
 
@@ -126,10 +124,14 @@ def _shares_text(target: ModelProfile, key: str | None, catalog: Catalog) -> boo
     return own.key == other.key or (own.family is not None and own.family == other.family)
 
 
+def _model_proposal(draft: ModelProfile, origin: str) -> Proposal:
+    return Proposal(method=draft.draft_method or "draft_model", origin=origin, draft=draft)
+
+
 def _head_of(draft: ModelProfile) -> Head:
     return Head(
         id=draft.id,
-        method=draft.head_method or "unknown",
+        method=draft.draft_method or "unknown",
         target=draft.head_for or "unknown",
         params=draft.params_total,
         num_hidden_layers=draft.num_hidden_layers,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,7 @@ Record = dict[str, Any]
 
 _HERE = Path(__file__).parent
 _NESTED = {"experts": Experts, "latent": LatentAttention, "lineage": Lineage}
-_NOT_IN_PROFILE = frozenset(
-    {"aliases", "source", "checked", "param_check", "params_active_vendor", "made_for", "tokenizer_verified"}
-)
+_NOT_IN_PROFILE = frozenset({"aliases", "source", "checked", "param_check", "params_active_vendor"})
 _NOT_IN_FINGERPRINT = frozenset(
     {"stands_for", "source", "checked", "confidence", "embedding_rows", "repos", "head", "control_dropped"}
 )
@@ -47,7 +45,7 @@ def user_folder() -> Path:
     return Path(base) / "draftpick" / "catalog"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(name: str) -> bytes:
     path = _HERE / "_data" / name
     if path.is_file():
@@ -58,7 +56,7 @@ def _compiled(name: str) -> bytes:
     return compile_index(packed_folder())[name]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parsed(name: str) -> Any:
     return json.loads(_compiled(name))
 
@@ -138,7 +136,8 @@ class Catalog:
 
     def model_id(self, name: str) -> str | None:
         """The id a name stands for: an id, an alias, or an unambiguous name without its organisation."""
-        return self._index["names"].get(name.strip().strip("/").lower())
+        names: Mapping[str, str] = self._index["names"]
+        return names.get(name.strip().strip("/").lower())
 
     def find(self, name: str) -> ModelProfile | None:
         model_id = self.model_id(name)
@@ -158,6 +157,7 @@ class Catalog:
                 fields[key] = kind(**fields[key])
         fields["uncertain"] = frozenset(fields.get("uncertain", ()))
         fields["notes"] = tuple(fields.get("notes", ()))
+        fields["made_for"] = tuple(fields.get("made_for", ()))
         key = fields.pop("tokenizer", None)
         tokenizer = self.tokenizer(key, repository=model_id) if key else None
         origin = fields.pop("origin", "catalogue")
@@ -204,11 +204,9 @@ class Catalog:
         light = self.tokenizer(key)
         if light is None:
             return None
-        from dataclasses import replace
 
         heavy = self._heavy_tokenizers.get(key, {})
-        return replace(
-            light,
+        return light._replace(
             blocks=tuple(heavy.get("blocks", ())),
             sketch=tuple(heavy.get("sketch", ())),
             control={int(token): text for token, text in heavy.get("control", {}).items()},
@@ -221,7 +219,8 @@ class Catalog:
 
     def by_full(self, digest: str) -> str | None:
         """The catalogue key of the tokenizer with this `full` digest."""
-        return self._index["tokenizers_by_full"].get(digest)
+        keys: Mapping[str, str] = self._index["tokenizers_by_full"]
+        return keys.get(digest)
 
     def measured_relation(self, target: Fingerprint, draft: Fingerprint) -> Mapping[str, str] | None:
         """The measured comparison of two tokenizers that both have a fingerprint in the catalogue."""
@@ -257,7 +256,7 @@ class Catalog:
         if key is None:
             raise _unknown("device", name, self._index["device_names"], self.devices)
         row = self.devices[key]
-        fields = Device.__dataclass_fields__
+        fields = Device._fields
         return Device(**{name: value for name, value in row.items() if name in fields}, key=key)
 
     # ------------------------------------------------------------------ iteration
@@ -268,17 +267,12 @@ class Catalog:
 
 
 def _fingerprint(key: str, fields: Record, verified: bool) -> Fingerprint:
-    if "stop_ids" in fields:
-        fields["stop_ids"] = tuple(fields["stop_ids"])
-    if "notes" in fields:
-        fields["notes"] = tuple(fields["notes"])
-    if "same_text_as" in fields:
-        fields["same_text_as"] = tuple(fields["same_text_as"])
-    return Fingerprint(**{**fields, "key": key, "verified": verified})
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Fingerprint(**{**fields, **lists, "key": key, "verified": verified})
 
 
 def _head(head_id: str, record: Record) -> Head:
-    fields = Head.__dataclass_fields__
+    fields = Head._fields
     kept = {name: value for name, value in record.items() if name in fields}
     kept["uncertain"] = frozenset(kept.get("uncertain", ()))
     return Head(**{**kept, "id": head_id})
@@ -297,7 +291,9 @@ def load(overlay: Path | None = None) -> Catalog:
     index = dict(_parsed("index.json"))
     for kind in ("models", "heads", "tokenizers", "engines", "devices"):
         index[kind] = _Lines(f"{kind}.jsonl", index[kind])
-    folders = [folder for folder in (user_folder(), overlay) if folder is not None and (folder is overlay or folder.is_dir())]
+    folders = [
+        folder for folder in (user_folder(), overlay) if folder is not None and (folder is overlay or folder.is_dir())
+    ]
     if not folders:
         return Catalog(index)
     from draftpick.catalog_index import lay_over

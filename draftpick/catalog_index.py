@@ -40,9 +40,11 @@ def read_toml(path: Path) -> Record:
 
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
+            return dict(tomllib.load(file))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidCatalog(f"{path}: not valid TOML: {error}", "mend the file, then run `draftpick catalog validate`") from None
+        raise InvalidCatalog(
+            f"{path}: not valid TOML: {error}", "mend the file, then run `draftpick catalog validate`"
+        ) from None
 
 
 def compile_index(folder: Path) -> dict[str, bytes]:
@@ -113,9 +115,7 @@ def _bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
-def lay_over(
-    index: Mapping[str, Any], details: Mapping[str, Any], folders: Iterable[Path]
-) -> Record:
+def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iterable[Path]) -> Record:
     """The index with the overlays' rows added or replaced; each overlay is validated first.
 
     Its records are whole again: the look-up tables are derived from what the index keeps apart as details.

@@ -1,17 +1,14 @@
 """The numbers that are choices, not facts: how much a rule weighs and where it starts to warn, each with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from draftpick.errors import InvalidFile, UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A number somebody chose. A name without a dot is the weight of that rule, `rule.limit` one of its limits."""
 
     name: str
@@ -100,17 +97,16 @@ def choices_of(rule: str) -> tuple[Choice, ...]:
     return tuple(choice for choice in TABLE if choice.name.partition(".")[0] == rule)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleChoices:
+class RuleChoices(NamedTuple):
     """What a user changed about the rules: other weights, rules left out with a reason, or only some of them."""
 
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = MappingProxyType({})
     select: frozenset[str] | None = None
     """Names of the only rules to run; None runs all."""
-    ignore: Mapping[str, str] = field(default_factory=dict)
+    ignore: Mapping[str, str] = MappingProxyType({})
     """Rule → reason. The finding stays visible but neither rejects nor counts."""
 
-    def with_options(self, select: Iterable[str] = (), ignore: Iterable[str] = ()) -> RuleChoices:
+    def with_options(self, select: Iterable[str] = (), ignore: Iterable[str] = ()) -> "RuleChoices":
         """These choices with `--select RULE` and `--ignore RULE=reason` of a command line, which win.
 
         Raises UsageError for an unknown rule or an ignore without a reason.
@@ -124,10 +120,10 @@ class RuleChoices:
             name = name.strip()
             _known(name, UsageError, "--ignore")
             ignored[name] = _reason(name, reason, UsageError, "--ignore")
-        return replace(self, select=chosen or self.select, ignore=ignored)
+        return self._replace(select=chosen or self.select, ignore=ignored)
 
 
-def load_rules_file(path: str | Path) -> RuleChoices:
+def load_rules_file(path: str | Path) -> "RuleChoices":
     """Read a rules file: `select = [..]`, `[weights] rule = number`, `[ignore] rule = "reason"`.
 
     Raises UsageError where the file is not there, InvalidFile where it is not a valid rules file.

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 BUG, INTERRUPTED = 70, 130
 
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"draftpick {__version__}")
@@ -104,12 +105,12 @@ def recommend(
 ) -> None:
     """Rank the drafts for a target, with the reason for each, and say which look right but are not."""
     options = merged(dict(locals()))
-    from draftpick.advice import recommend
+    from draftpick import advice
 
     catalog, resolve = _sources(options)
     where = setting(options, catalog)
     profile = resolve(target, options["revision"])
-    advice = recommend(
+    answer = advice.recommend(
         profile,
         where,
         catalog,
@@ -119,7 +120,7 @@ def recommend(
         choices=_rule_choices(options),
         everything=bool(options["everything"]),
     )
-    _answer(advice, options)
+    _answer(answer, options)
 
 
 def check(
@@ -152,12 +153,12 @@ def check(
 ) -> None:
     """Judge one pair: every finding, and the verdict of every engine."""
     options = merged(dict(locals()))
-    from draftpick.advice import check
+    from draftpick import advice
 
     catalog, resolve = _sources(options)
     where = setting(options, catalog)
     profile = resolve(target, options["revision"])
-    _answer(check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
+    _answer(advice.check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
 
 
 def rules(
@@ -201,7 +202,9 @@ def catalog_show(
 
 
 def catalog_validate(
-    folder: Annotated[Path | None, typer.Argument(help="An overlay; without it, the whole catalogue.", show_default=False)] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="An overlay; without it, the whole catalogue.", show_default=False)
+    ] = None,
 ) -> None:
     """Check records against their schema, and parameter counts against the dimensions."""
     from draftpick.report.catalog import validation
@@ -324,7 +327,9 @@ def _rendered(advice: "Advice", wanted: Format, options: dict[str, Any]) -> str:
         return markdown.render(advice, explain=explain, everything=everything)
     from draftpick.report import table
 
-    return table.render(advice, **_screen(options["no_color"], options["output"]), explain=explain, everything=everything)
+    return table.render(
+        advice, **_screen(options["no_color"], options["output"]), explain=explain, everything=everything
+    )
 
 
 def _screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]:

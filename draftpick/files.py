@@ -12,7 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -168,7 +168,7 @@ class ModelRecord(_Sourced):
     gated: Flag | None = None
     remote_code: Flag = False
     head_for: Name | None = None
-    head_method: Name | None = None
+    draft_method: Name | None = None
     lineage: LineageRecord = LineageRecord()
     uncertain: list[Name] = []
     """Fields of `ModelProfile` that are recalled or unverified."""
@@ -193,7 +193,7 @@ class ModelRecord(_Sourced):
     def profile(self) -> ModelProfile:
         """The dimensions as a profile, without the tokenizer."""
         values = {name: getattr(self, name) for name in _PROFILE_FIELDS if name in ModelRecord.model_fields}
-        values |= {"origin": "overlay", "tokenizer": None, "notes": tuple(self.notes)}
+        values |= {"origin": "overlay", "tokenizer": None, "notes": tuple(self.notes), "made_for": tuple(self.made_for)}
         values["uncertain"] = frozenset(self.uncertain)
         values["experts"] = Experts(**self.experts.model_dump()) if self.experts else None
         values["latent"] = LatentAttention(**self.latent.model_dump()) if self.latent else None
@@ -349,7 +349,7 @@ class DevicesFile(_Record):
     device: list[DeviceRecord] = []
 
 
-_PROFILE_FIELDS = tuple(item.name for item in fields(ModelProfile))
+_PROFILE_FIELDS = ModelProfile._fields
 
 
 def _known_fields(names: Iterable[str], known: Iterable[str]) -> None:
@@ -846,20 +846,19 @@ def _existing(path: Path) -> tuple[dict[str, Any], str]:
 def _model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
     """A profile as a row: what is unknown or as usual is left out."""
     values: dict[str, Any] = {}
-    for item in fields(ModelProfile):
-        value = getattr(profile, item.name)
-        if item.name not in ModelRecord.model_fields or value is None or (item.name == "family" and value == family):
+    for name, value in profile._asdict().items():
+        if name not in ModelRecord.model_fields or value is None or (name == "family" and value == family):
             continue
-        if item.name == "tokenizer":
+        if name == "tokenizer":
             value = _file_key(profile.tokenizer) if _has_own_record(profile.tokenizer) else value.key
-        elif item.name in ("experts", "latent", "lineage"):
-            value = {key: part for key, part in asdict(value).items() if part is not None}
-        elif item.name == "uncertain":
+        elif name in ("experts", "latent", "lineage"):
+            value = {key: part for key, part in value._asdict().items() if part is not None}
+        elif name == "uncertain":
             value = sorted(value)
-        elif item.name == "notes":
+        elif name in ("notes", "made_for"):
             value = list(value)
-        if value not in ({}, []) and value != ModelRecord.model_fields[item.name].default:
-            values[item.name] = value
+        if value not in ({}, []) and value != ModelRecord.model_fields[name].default:
+            values[name] = value
     where = f": {profile.path}" if profile.path else ""
     values["source"] = f"read from {profile.origin}{where}"
     values["checked"] = date.today()
@@ -892,17 +891,16 @@ def _write_tokenizer(tokenizer: Fingerprint | None, profile: ModelProfile, folde
         known = read_toml(path).get("repos", [])
         repos = sorted({*repos, *(name for name in known if isinstance(name, str))}, key=_order)
     values: dict[str, Any] = {"key": key, "confidence": "verified file", "repos": repos}
-    for item in fields(tokenizer):
-        value = getattr(tokenizer, item.name)
-        if item.name in TokenizerRecord.model_fields and item.name not in (*values, "control", "same_text_as"):
-            if item.name == "blocks":
+    for name, value in tokenizer._asdict().items():
+        if name in TokenizerRecord.model_fields and name not in (*values, "control", "same_text_as"):
+            if name == "blocks":
                 value = "".join(value)
-            elif item.name == "sketch":
+            elif name == "sketch":
                 value = base64.b64encode(b"".join(part.to_bytes(4, "little") for part in value)).decode()
             elif isinstance(value, tuple):
                 value = list(value)
-            if value not in (None, "", []) and value != TokenizerRecord.model_fields[item.name].default:
-                values[item.name] = value
+            if value not in (None, "", []) and value != TokenizerRecord.model_fields[name].default:
+                values[name] = value
     values |= {"source": f"read from {profile.origin}: {profile.path or profile.id}", "checked": date.today()}
     if tokenizer.control:
         values["control"] = {str(token): tokenizer.control[token] for token in sorted(tokenizer.control)}

@@ -40,19 +40,39 @@ DeviceName = Annotated[
 ]
 TensorParallel = Annotated[
     int | None,
-    typer.Option("--tensor-parallel-size", "-tp", min=1, max=1024, metavar="N", help="Devices a model is split over.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--tensor-parallel-size",
+        "-tp",
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Devices a model is split over.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 ModelLength = Annotated[
     int | None,
-    typer.Option("--max-model-len", min=1, max=1 << 30, metavar="N", help="Longest context in tokens.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--max-model-len", min=1, max=1 << 30, metavar="N", help="Longest context in tokens.", rich_help_panel=_WHERE
+    ),
 ]
 Sequences = Annotated[
     int | None,
-    typer.Option("--max-num-seqs", min=1, max=1 << 20, metavar="N", help="Sequences served at once.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--max-num-seqs", min=1, max=1 << 20, metavar="N", help="Sequences served at once.", rich_help_panel=_WHERE
+    ),
 ]
 SpecTokens = Annotated[
     int | None,
-    typer.Option("--num-speculative-tokens", "-k", min=1, max=64, metavar="N", help="Tokens drafted per step.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--num-speculative-tokens",
+        "-k",
+        min=1,
+        max=64,
+        metavar="N",
+        help="Tokens drafted per step.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Dtype = Annotated[
     str | None,
@@ -68,7 +88,9 @@ DraftQuantization = Annotated[
 ]
 Images = Annotated[
     bool | None,
-    typer.Option("--images/--no-images", help="Whether requests carry images.", show_default=False, rich_help_panel=_WHERE),
+    typer.Option(
+        "--images/--no-images", help="Whether requests carry images.", show_default=False, rich_help_panel=_WHERE
+    ),
 ]
 Revision = Annotated[
     str | None,
@@ -85,7 +107,12 @@ RemoteCode = Annotated[
 ]
 Offline = Annotated[
     bool | None,
-    typer.Option("--offline/--online", help="Never ask a model hub (also HF_HUB_OFFLINE=1).", show_default=False, rich_help_panel="Models"),
+    typer.Option(
+        "--offline/--online",
+        help="Never ask a model hub (also HF_HUB_OFFLINE=1).",
+        show_default=False,
+        rich_help_panel="Models",
+    ),
 ]
 Overlay = Annotated[
     Path | None,
@@ -93,11 +120,15 @@ Overlay = Annotated[
 ]
 Select = Annotated[
     list[str] | None,
-    typer.Option("--select", help="Run only this rule; repeat for several.", rich_help_panel=_RULES, show_default=False),
+    typer.Option(
+        "--select", help="Run only this rule; repeat for several.", rich_help_panel=_RULES, show_default=False
+    ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option("--ignore", help="RULE=reason: show the finding, do not count it.", rich_help_panel=_RULES, show_default=False),
+    typer.Option(
+        "--ignore", help="RULE=reason: show the finding, do not count it.", rich_help_panel=_RULES, show_default=False
+    ),
 ]
 RulesFile = Annotated[
     Path | None,
@@ -105,7 +136,9 @@ RulesFile = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", help="TOML that sets any of these options; the command line wins.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--config", help="TOML that sets any of these options; the command line wins.", rich_help_panel=_OUTPUT
+    ),
 ]
 OutputFormat = Annotated[
     Format | None,
@@ -125,11 +158,18 @@ Explain = Annotated[
 ]
 Everything = Annotated[
     bool | None,
-    typer.Option("--all/--no-all", help="Judge and show the whole catalogue.", show_default=False, rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--all/--no-all", help="Judge and show the whole catalogue.", show_default=False, rich_help_panel=_OUTPUT
+    ),
 ]
 ExitZero = Annotated[
     bool | None,
-    typer.Option("--exit-zero/--no-exit-zero", help="Exit with 0 also when the answer is no.", show_default=False, rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--exit-zero/--no-exit-zero",
+        help="Exit with 0 also when the answer is no.",
+        show_default=False,
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 Quiet = Annotated[
     bool | None,
@@ -137,7 +177,9 @@ Quiet = Annotated[
 ]
 NoColor = Annotated[
     bool | None,
-    typer.Option("--no-color/--color", help="No colours (also NO_COLOR=1).", show_default=False, rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--no-color/--color", help="No colours (also NO_COLOR=1).", show_default=False, rich_help_panel=_OUTPUT
+    ),
 ]
 
 MAX_CONFIG_FILE = 1_000_000
@@ -204,7 +246,11 @@ def _near(key: str, known: Mapping[str, Any]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key.replace("-", "_"), known, n=1)
-    return f"did you mean {near[0].replace('_', '-')}?" if near else "options have the names of the command line, without dashes before"
+    return (
+        f"did you mean {near[0].replace('_', '-')}?"
+        if near
+        else "options have the names of the command line, without dashes before"
+    )
 
 
 def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:

@@ -1,9 +1,6 @@
 """The things a judgement is about: a target, a proposal, and the setting they would run in."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
@@ -11,8 +8,7 @@ from draftpick.models.tokenizer import Relation
 DRAFT_FREE = frozenset({"ngram", "suffix"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(NamedTuple):
     """A row of catalog/devices.toml."""
 
     key: str
@@ -24,19 +20,17 @@ class Device:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class Engine(NamedTuple):
     """An engine and the version it is judged in. `facts` is the parsed catalog/engines/<key>.toml."""
 
     key: str
     name: str
     version: str
     """The version asked for, or else the one the catalogue's facts hold for."""
-    facts: dict[str, Any] = field(repr=False, compare=False)
+    facts: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(NamedTuple):
     """A published draft head (EAGLE, MTP, Medusa, DFlash …) trained for one target."""
 
     id: str
@@ -59,8 +53,7 @@ class Head:
     """Scaling of the rotary embedding, as in ModelProfile; None where the head's config was not read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(NamedTuple):
     """One way to draft for a target: a model, a head, the target's own MTP layers, or no model at all."""
 
     method: str
@@ -86,8 +79,7 @@ class Proposal:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     """Where the pair would run. Made once per command."""
 
     engine: Engine | None = None
@@ -105,8 +97,7 @@ class Setting:
     trust_remote_code: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(NamedTuple):
     """What is judged: one target, one proposal, one setting."""
 
     target: ModelProfile

@@ -71,7 +71,7 @@ def cpu_seconds(command: list[str]) -> float:
 def main() -> None:
     import draftpick
 
-    compileall.compile_dir(Path(draftpick.__file__).parent, quiet=1)
+    compileall.compile_dir(Path(draftpick.__file__).parent, quiet=1, force=True)
     with tempfile.TemporaryDirectory() as folder:
         minimal = Path(folder) / "minimal.py"
         minimal.write_text(MINIMAL_APP)
@@ -83,12 +83,16 @@ def main() -> None:
     recommend, minimal_app = (statistics.median(column) for column in zip(*pairs, strict=True))
     import typer
 
-    print(f"typer {typer.__version__}, Python {sys.version.split()[0]}, {PAIRS} pairs, CPU seconds (user + sys), medians")
+    print(
+        f"typer {typer.__version__}, Python {sys.version.split()[0]}, {PAIRS} pairs, CPU seconds (user + sys), medians"
+    )
     print(f"draftpick recommend {TARGET}: {recommend:.3f} s")
     print(f"minimal typer app, one table of nine rows: {minimal_app:.3f} s")
     print(f"ratio of medians: {recommend / minimal_app:.2f} (at most 1.30)")
     start = time.perf_counter()
-    judged = subprocess.run([sys.executable, "-c", JUDGE_ALL.format(target=TARGET)], capture_output=True, text=True, check=True)
+    judged = subprocess.run(
+        [sys.executable, "-c", JUDGE_ALL.format(target=TARGET)], capture_output=True, text=True, check=True
+    )
     number, seconds = judged.stdout.split()
     print(f"whole catalogue judged as candidates: {number} in {float(seconds):.3f} s (at most 0.200)")
     print(f"(the benchmark itself took {time.perf_counter() - start:.1f} s for that)")

@@ -157,6 +157,6 @@ def test_ascend_shows_less_memory_than_its_label() -> None:
 
 @pytest.mark.parametrize("row", DEVICES, ids=lambda row: row["key"])
 def test_a_row_becomes_a_device(row: dict[str, Any]) -> None:
-    fields = Device.__dataclass_fields__
+    fields = Device._fields
     device = Device(**{name: value for name, value in row.items() if name in fields})
     assert device.key == row["key"]

@@ -42,7 +42,10 @@ def test_recommend_runs_from_the_wheel_in_an_empty_environment(wheel: Path, tmp_
     python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     site = Path(
         subprocess.run(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
     )
     zipfile.ZipFile(wheel).extractall(site)
@@ -58,7 +61,11 @@ def test_recommend_runs_from_the_wheel_in_an_empty_environment(wheel: Path, tmp_
     assert done.returncode == 0, done.stderr
     assert "Qwen/Qwen2.5-7B-Instruct" in done.stdout
     where = subprocess.run(
-        [python, "-c", "import draftpick; print(draftpick.__file__)"], cwd=tmp_path, capture_output=True, text=True, check=True
+        [python, "-c", "import draftpick; print(draftpick.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert where.stdout.startswith(str(site))
 

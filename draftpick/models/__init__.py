@@ -37,8 +37,6 @@ def _resolve(name: str, catalog: Catalog, revision: str | None, offline: bool, d
 
 def _at_revision(name: str, catalog: Catalog, revision: str, offline: bool, depth: int) -> ModelProfile:
     """A catalogued model at another revision is read from the cache; else the catalogue's facts stand."""
-    from dataclasses import replace
-
     known = catalog.find(name)
     if known is None:
         return _from_caches_or_hub(name, catalog, revision, offline, depth)
@@ -46,7 +44,7 @@ def _at_revision(name: str, catalog: Catalog, revision: str, offline: bool, dept
     if cached is not None:
         return cached
     note = f"revision {revision} was not read: the facts are the catalogue's"
-    return replace(known, revision=revision, notes=(*known.notes, note))
+    return known._replace(revision=revision, notes=(*known.notes, note))
 
 
 def _from_caches_or_hub(name: str, catalog: Catalog, revision: str | None, offline: bool, depth: int) -> ModelProfile:

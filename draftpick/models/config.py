@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, TypeGuard
 
 from draftpick.errors import InvalidFile
@@ -298,10 +297,12 @@ class _Reader:
             mrope=self.mrope(),
             remote_code=bool(self.outer.get("auto_map") or self.text.get("auto_map")),
         )
-        profile = replace(profile, **self.attention(layers, context))
+        profile = profile._replace(**self.attention(layers, context))
         head_for = self.head_for(profile)
-        method = head_method(f"{profile.architecture or ''} {self.type} {self._says_method()}") if head_for else None
-        return replace(profile, head_for=head_for, head_method=method, uncertain=frozenset(self.uncertain), notes=tuple(self.notes))
+        method = draft_method(f"{profile.architecture or ''} {self.type} {self._says_method()}") if head_for else None
+        return profile._replace(
+            head_for=head_for, draft_method=method, uncertain=frozenset(self.uncertain), notes=tuple(self.notes)
+        )
 
     def architecture(self) -> str | None:
         for part in (self.outer, self.text):
@@ -599,7 +600,7 @@ class _Reader:
         return None
 
 
-def head_method(words: str, tensor_marks: Iterable[str] = ()) -> str | None:
+def draft_method(words: str, tensor_marks: Iterable[str] = ()) -> str | None:
     """The method of a draft head, in the spelling of vLLM, by what names it or by the tensors that only it has."""
     words = words.lower().replace("-", "").replace("_", "")
     for mark, method in _METHOD_OF_WORD:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from draftpick.errors import InvalidFile, NotResolvable
 from draftpick.models.bounded import clean, read_json, unreadable
 from draftpick.models.card import Card, hub_id, read_card
-from draftpick.models.config import ascend_quantization, head_method, profile_from_config, quantization
+from draftpick.models.config import ascend_quantization, draft_method, profile_from_config, quantization
 from draftpick.models.kin import with_kin
 from draftpick.models.profile import Lineage, ModelProfile
 
@@ -53,7 +52,7 @@ def profile_from_folder(
     )
     profile = _with_quantization(profile, folder, names)
     profile = _with_weights(profile, weights or _weights(folder))
-    profile = replace(profile, tokenizer=_tokenizer(folder, catalog))
+    profile = profile._replace(tokenizer=_tokenizer(folder, catalog))
     profile = _with_card(profile, card or read_card(folder / "README.md"), config)
     own_ids = [id] if origin in ("cache", "hub") else []
     return with_counts(with_kin(profile, own_ids, [] if own_ids else [folder.name], catalog))
@@ -65,11 +64,11 @@ def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelPro
     from draftpick.models.gguf_profile import names_of_source, profile_from_gguf
 
     header = read_header(path)
-    profile = replace(profile_from_gguf(path, header), id=id)
+    profile = profile_from_gguf(path, header)._replace(id=id)
     if "tokenizer.ggml.tokens" in header.metadata:
         from draftpick.models.vocabulary import from_gguf
 
-        profile = replace(profile, tokenizer=_fingerprint(from_gguf(header.metadata, source=str(path)), catalog))
+        profile = profile._replace(tokenizer=_fingerprint(from_gguf(header.metadata, source=str(path)), catalog))
     names = names_of_source(header.metadata)
     own_ids = [name for name in names if hub_id(name)]
     titles = [name for name in names if name not in own_ids]
@@ -94,7 +93,7 @@ def with_counts(profile: ModelProfile) -> ModelProfile:
         fields["params_total"] = counts.total_text
     if profile.params_active is None and profile.experts is not None:
         fields["params_active"] = counts.active
-    return replace(profile, **fields)
+    return profile._replace(**fields)
 
 
 def _entries(folder: Path) -> set[str]:
@@ -134,14 +133,13 @@ def _adapter(
     except NotResolvable as error:
         raise NotResolvable(f"{folder} is an adapter of {name}, and {error.message}", error.hint) from error
     own = _tokenizer(folder, catalog)
-    return replace(
-        below,
+    return below._replace(
         id=id,
         origin=origin,
         path=str(folder),
         revision=revision,
         tokenizer=own or below.tokenizer,
-        lineage=replace(below.lineage, base_model=below.id, relation="adapter"),
+        lineage=below.lineage._replace(base_model=below.id, relation="adapter"),
         notes=(*below.notes, f"an adapter of {below.id}: shape and sizes are the base model's"),
     )
 
@@ -163,7 +161,7 @@ def _with_quantization(profile: ModelProfile, folder: Path, names: set[str]) -> 
                 said = read_json(folder / name)
                 inner = said.get("quantization") if isinstance(said.get("quantization"), dict) else said
                 found = quantization({"quantization_config": {"quant_method": method, **(inner or {})}})
-    return replace(profile, quantization=found) if found else profile
+    return profile._replace(quantization=found) if found else profile
 
 
 def _weights(folder: Path) -> Weights | None:
@@ -185,10 +183,10 @@ def _with_weights(profile: ModelProfile, weights: Weights | None) -> ModelProfil
     tied = fields.get("tie_word_embeddings", profile.tie_word_embeddings)
     if profile.head_for is None and weights.draft_marks and (layers or 0) <= 4:
         fields["head_for"] = "unknown"
-        fields["head_method"] = profile.head_method or head_method("", weights.draft_marks)
+        fields["draft_method"] = profile.draft_method or draft_method("", weights.draft_marks)
         notes.append(f"its tensors ({', '.join(weights.draft_marks)}) are those of a draft head")
     elif profile.head_for is not None:
-        fields["head_method"] = head_method(profile.head_method or "", weights.draft_marks)
+        fields["draft_method"] = draft_method(profile.draft_method or "", weights.draft_marks)
     head_for = fields.get("head_for", profile.head_for)
     counted = weights.parameters(tied, layers if head_for is None else None)
     if counted is not None:
@@ -200,7 +198,7 @@ def _with_weights(profile: ModelProfile, weights: Weights | None) -> ModelProfil
         mtp, note = _mtp(profile, weights)
         fields["num_nextn_predict_layers"] = mtp
         notes += [note] if note else []
-    return replace(profile, **fields, notes=tuple(notes))
+    return profile._replace(**fields, notes=tuple(notes))
 
 
 def _mtp(profile: ModelProfile, weights: Weights) -> tuple[int | None, str | None]:
@@ -226,7 +224,7 @@ def _fingerprint(vocabulary: Vocabulary, catalog: Catalog) -> Fingerprint:
     found = fingerprint(vocabulary, verified=True)
     key = catalog.by_full(found.full) if found.full else None
     known = catalog.tokenizer(key) if key else None
-    return replace(found, key=known.key, family=known.family) if known is not None else found
+    return found._replace(key=known.key, family=known.family) if known is not None else found
 
 
 # -------------------------------------------------------------------- model card
@@ -240,4 +238,4 @@ def _with_card(profile: ModelProfile, card: Card, config: dict[str, Any]) -> Mod
     if base is not None and base.lower() == profile.id.lower():
         base, relation = None, None
     lineage = Lineage(base_model=base, relation=relation)
-    return replace(profile, license=card.license or profile.license, lineage=lineage)
+    return profile._replace(license=card.license or profile.license, lineage=lineage)

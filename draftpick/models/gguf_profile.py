@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +151,7 @@ def profile_from_gguf(path: Path, header: GgufHeader | None = None) -> ModelProf
         lineage=_lineage(keys.metadata),
         uncertain=frozenset({"architecture"}) if keys.architecture in _SEVERAL else frozenset(),
     )
-    profile = replace(profile, **_attention(keys, profile))
+    profile = profile._replace(**_attention(keys, profile))
     return _with_weights(keys, profile)
 
 
@@ -356,7 +355,7 @@ def _with_weights(keys: _Keys, profile: ModelProfile) -> ModelProfile:
             fields["weight_bytes"] = sum(size or 0 for size in sizes)
         if _is_cut_off(keys.header):
             notes.append("the file ends before its weights do: the download was cut off")
-    return replace(profile, **fields, notes=(*profile.notes, *notes))
+    return profile._replace(**fields, notes=(*profile.notes, *notes))
 
 
 def _is_buffer(tensor: Tensor) -> bool:

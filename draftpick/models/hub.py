@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,7 +70,7 @@ def profile_from_hub(model_id: str, catalog: Catalog, *, revision: str | None, b
         weights=_weights(api, model_id, info.sha, sizes, folder),
         card=_card(info.card_data),
     )
-    return replace(profile, gated=bool(info.gated) if info.gated is not None else None)
+    return profile._replace(gated=bool(info.gated) if info.gated is not None else None)
 
 
 def _wanted(sizes: dict[str, int]) -> list[str]:

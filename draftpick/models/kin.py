@@ -7,7 +7,6 @@ name and the shape agrees; models of exactly this shape agree with each other. O
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from draftpick.models.profile import Lineage, ModelProfile
@@ -96,7 +95,7 @@ def _tokenizer_of(profile: ModelProfile, known: ModelProfile) -> dict[str, Any]:
     """The catalogue's tokenizer for files without one: it was not read from them, so it is only probable."""
     if profile.tokenizer is not None or known.tokenizer is None:
         return {}
-    return {"tokenizer": replace(known.tokenizer, verified=False)}
+    return {"tokenizer": known.tokenizer._replace(verified=False)}
 
 
 def _descendant_of(profile: ModelProfile, base: ModelProfile) -> ModelProfile:
@@ -141,7 +140,7 @@ def _like_its_shape(profile: ModelProfile, catalog: Catalog) -> ModelProfile:
     taken = {name: value for name, value in taken.items() if value is not None}
     data = first.lineage.data if all(known.lineage.data == first.lineage.data for known in alike) else None
     if data and profile.lineage.data is None:
-        taken["lineage"] = replace(profile.lineage, data=data)
+        taken["lineage"] = profile.lineage._replace(data=data)
     if not taken:
         return profile
     who = first.id if len(alike) == 1 else f"{len(alike)} catalogued models ({first.id} …)"
@@ -170,4 +169,4 @@ def _stem(architecture: str | None) -> str:
 def _taken(profile: ModelProfile, known: ModelProfile, taken: dict[str, Any], certain: bool, note: str) -> ModelProfile:
     doubtful = frozenset(taken) if not certain else frozenset(taken) & (known.uncertain | {"variant"})
     settled = profile.uncertain - frozenset(taken) if certain else profile.uncertain
-    return replace(profile, **taken, uncertain=settled | doubtful, notes=(*profile.notes, note))
+    return profile._replace(**taken, uncertain=settled | doubtful, notes=(*profile.notes, note))

@@ -56,9 +56,13 @@ def _siblings(target: ModelProfile, catalog: Catalog) -> list[str]:
         listed = list(huggingface_hub.HfApi().list_models(author=owner, search=name[: size.start()], limit=100))
     except Exception:  # the hub may answer anything; siblings are an extra
         return []
-    pattern = re.compile(re.escape(name[: size.start()].lower()) + _SIZE.pattern + re.escape(name[size.end() :].lower()))
+    pattern = re.compile(
+        re.escape(name[: size.start()].lower()) + _SIZE.pattern + re.escape(name[size.end() :].lower())
+    )
     found = [model.id for model in listed if pattern.fullmatch(model.id.partition("/")[2].lower())]
-    smaller = [model_id for model_id in found if _billions(model_id) < _billions(name) and catalog.model_id(model_id) is None]
+    smaller = [
+        model_id for model_id in found if _billions(model_id) < _billions(name) and catalog.model_id(model_id) is None
+    ]
     return sorted(smaller, key=_billions)[:MAX_SIBLINGS]
 
 

@@ -1,16 +1,12 @@
 """What draftpick knows of one model. Unknown is a value: `None` travels to the output."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from draftpick.models.tokenizer import Fingerprint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
+class Experts(NamedTuple):
     """Mixture-of-experts layout of the feed-forward layers."""
 
     num_experts: int
@@ -25,8 +21,7 @@ class Experts:
     """Leading layers with a dense feed-forward of `intermediate_size`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatentAttention:
+class LatentAttention(NamedTuple):
     """Multi-head latent attention (MLA): the KV cache holds `kv_lora_rank + qk_rope_head_dim` per layer and token."""
 
     kv_lora_rank: int
@@ -36,8 +31,7 @@ class LatentAttention:
     v_head_dim: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
+class Lineage(NamedTuple):
     """Where a model comes from, as far as somebody wrote it down."""
 
     base_model: str | None = None
@@ -50,8 +44,7 @@ class Lineage:
     """off, on (always thinks) or hybrid (switchable)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelProfile:
+class ModelProfile(NamedTuple):
     """One model: sizes, shape, vocabulary and origin. Never weights.
 
     Counts are numbers of parameters, lengths are tokens, sizes are bytes.
@@ -89,7 +82,7 @@ class ModelProfile:
 
     vocab_size: int | None = None
     """Rows of the embedding matrix (config `vocab_size`), padding included."""
-    tokenizer: Fingerprint | None = None
+    tokenizer: "Fingerprint | None" = None
 
     max_position_embeddings: int | None = None
     rope: str | None = None
@@ -118,10 +111,12 @@ class ModelProfile:
     head_for: str | None = None
     """Set when this is a draft head, not a model of its own: the target it was trained for, or "unknown"."""
 
-    head_method: str | None = None
-    """eagle, eagle3, mtp, medusa …: of a draft head; None where nothing tells, or it is none."""
+    draft_method: str | None = None
+    """How it drafts where an ordinary model would not: eagle3, medusa, mtp …, pard. None: not told, or as one."""
+    made_for: tuple[str, ...] = ()
+    """Targets that a stand-alone draft was published for."""
 
-    lineage: Lineage = field(default_factory=Lineage)
+    lineage: Lineage = Lineage()
     uncertain: frozenset[str] = frozenset()
     """Names of fields that are recalled or unverified."""
     notes: tuple[str, ...] = ()
@@ -159,6 +154,6 @@ class ModelProfile:
             return max(touched - self.embedding_params, 1)
         return touched
 
-    def with_changes(self, **changes: object) -> ModelProfile:
+    def with_changes(self, **changes: object) -> "ModelProfile":
         """A copy with some fields replaced."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return self._replace(**changes)  # type: ignore[arg-type]

@@ -3,11 +3,9 @@
 A vocabulary is compared id by id, never by name, class, size or overlap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from draftpick.models.vocabulary import Vocabulary
@@ -15,8 +13,7 @@ if TYPE_CHECKING:
 RelationKind = Literal["identical", "control_tokens", "padding_only", "extension", "different", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """What identifies a tokenizer, whatever file it came from.
 
     Digests are hex SHA-256 of canonical id → token maps; see `draftpick.models.vocabulary` for how they are made.
@@ -56,9 +53,9 @@ class Fingerprint:
     """Eight bytes (hex) for each 1,024 ids of the full map."""
     sketch: tuple[int, ...] = ()
     """The 1,024 smallest 32-bit hashes of token bytes: an estimate of overlap, never of identity."""
-    tokens: Mapping[int, bytes] | None = field(default=None, repr=False, compare=False)
+    tokens: Mapping[int, bytes] | None = None
     """The whole canonical map id → kind + bytes; only where a file was read."""
-    control: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
+    control: Mapping[int, str] = MappingProxyType({})
     """Mark-up-like tokens, id → printable text. Catalogue records leave numbered place holders out."""
     notes: tuple[str, ...] = ()
     normalizer: str | None = None
@@ -67,14 +64,13 @@ class Fingerprint:
     """False where the file does not name its control tokens: `full` and `markup` then say nothing about them."""
     template_ids: tuple[int, ...] = ()
     """Control tokens the chat template writes."""
-    head: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    head: tuple[str, ...] = ()
     """Printable texts of the ids 0 … 1023 (empty: no such id)."""
-    same_text_as: tuple[Mapping[str, str], ...] = field(default=(), repr=False, compare=False)
+    same_text_as: tuple[Mapping[str, str], ...] = ()
     """Tokenizers said to have the same text ids: their catalogue `key`, `what` differs, and the `confidence`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(NamedTuple):
     """One id that means two things."""
 
     id: int
@@ -83,8 +79,7 @@ class Difference:
     draft: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(NamedTuple):
     """How a draft's tokenizer relates to its target's."""
 
     kind: RelationKind
@@ -121,7 +116,7 @@ _SKETCH = 1024
 
 # ---------------------------------------------------------------- taking a fingerprint
 def fingerprint(
-    vocabulary: Vocabulary,
+    vocabulary: "Vocabulary",
     *,
     key: str | None = None,
     family: str | None = None,
@@ -278,8 +273,7 @@ def same_cut(target: Fingerprint, draft: Fingerprint) -> bool | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """A row of relations.csv, seen from the target."""
 
     kind: str
@@ -333,8 +327,7 @@ def expand(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-@dataclass(slots=True)
-class _Lists:
+class _Lists(NamedTuple):
     """Control ids that differ."""
 
     only_target: tuple[int, ...] = ()
@@ -347,8 +340,7 @@ class _Lists:
         return bool(self.only_target or self.only_draft or self.renamed)
 
 
-@dataclass(slots=True)
-class _Facts:
+class _Facts(NamedTuple):
     """What is known of two tokenizers, and the sentences made of it."""
 
     target: Fingerprint

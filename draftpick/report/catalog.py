@@ -31,7 +31,10 @@ def listing(catalog: Catalog, kind: str, *, family: str | None, as_json: bool, w
             families = sorted({str(row["family"]) for row in _records(catalog, kind).values() if row.get("family")})
             raise UsageError(f"no {kind} of a family {family!r}", f"families: {', '.join(families) or 'none'}")
     if as_json:
-        return json.dumps([{"id": key, **row} for key, row in sorted(records.items())], ensure_ascii=False, indent=2) + "\n"
+        return (
+            json.dumps([{"id": key, **row} for key, row in sorted(records.items())], ensure_ascii=False, indent=2)
+            + "\n"
+        )
     header, rows = _COLUMNS[kind](records)
     return _table(header, rows, width, color) + f"\n{len(records)} {kind}; catalogue of {catalog.date}\n"
 
@@ -59,7 +62,8 @@ def validation(folder: Path | None) -> tuple[str, bool]:
     checked = folder if folder is not None else packed_folder()
     problems = validate(checked)
     lines = [
-        f"{problem.severity}: {problem.file}: {problem.where}: {problem.message}" + (f" ({problem.fix})" if problem.fix else "")
+        f"{problem.severity}: {problem.file}: {problem.where}: {problem.message}"
+        + (f" ({problem.fix})" if problem.fix else "")
         for problem in problems
     ]
     errors = sum(problem.severity == "error" for problem in problems)
@@ -88,7 +92,10 @@ def _find(catalog: Catalog, name: str) -> tuple[str, str, Record]:
             continue
         return kind, key, catalog.record(kind, key)
     near = catalog.nearest(name)
-    raise UsageError(f"the catalogue has no {name!r}", f"did you mean {', '.join(near)}?" if near else "`draftpick catalog list` shows all")
+    raise UsageError(
+        f"the catalogue has no {name!r}",
+        f"did you mean {', '.join(near)}?" if near else "`draftpick catalog list` shows all",
+    )
 
 
 def _value(value: Any) -> str:
@@ -147,7 +154,11 @@ def _engines(records: Mapping[str, Record]) -> _Rows:
             str(row["name"]),
             str(row["version"]),
             str(row.get("checked", "?")),
-            ", ".join(name for name, method in row.get("methods", {}).items() if method.get("support") not in ("no", "unknown")),
+            ", ".join(
+                name
+                for name, method in row.get("methods", {}).items()
+                if method.get("support") not in ("no", "unknown")
+            ),
         )
         for key, row in sorted(records.items())
     ]
@@ -176,5 +187,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | No
     for row in rows:
         table.add_row(*(printable(cell) for cell in row))
     buffer = StringIO()
-    Console(file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False).print(table)
+    Console(
+        file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False
+    ).print(table)
     return buffer.getvalue()

@@ -49,7 +49,11 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
         yield "</details>"
         yield ""
     if advice.left_out:
-        yield "Not listed one by one: " + ", ".join(f"{n} {cell(why)}" for why, n in sorted(advice.left_out.items())) + "."
+        yield (
+            "Not listed one by one: "
+            + ", ".join(f"{n} {cell(why)}" for why, n in sorted(advice.left_out.items()))
+            + "."
+        )
         yield ""
     if explain:
         for found in shown:
@@ -115,4 +119,7 @@ def cell(text: str) -> str:
 def _footer(advice: Advice) -> str:
     engine = f", engine {advice.setting.engine.key} {advice.setting.engine.version}" if advice.setting.engine else ""
     device = f", device {advice.setting.device.key}" if advice.setting.device else ""
-    return cell(f"draftpick {__version__}, catalogue of {advice.catalog_date}{engine}{device}; judged by facts, nothing was run.")
+    return cell(
+        f"draftpick {__version__}, catalogue of {advice.catalog_date}{engine}{device}; "
+        "judged by facts, nothing was run."
+    )

@@ -32,7 +32,10 @@ def one_rule(name: str, *, width: int | None, color: bool) -> str:
     load()
     if name not in RULES:
         near = get_close_matches(name, RULES, n=3, cutoff=0.4)
-        raise UsageError(f"no rule is called {name!r}", f"did you mean {', '.join(near)}?" if near else "`draftpick rules` lists them")
+        raise UsageError(
+            f"no rule is called {name!r}",
+            f"did you mean {', '.join(near)}?" if near else "`draftpick rules` lists them",
+        )
     lines = [RULES[name].doc, "", "Choices:"]
     lines += [f"  {choice.name} = {choice.value:g}: {choice.why}" for choice in choices_of(name)]
     return _text(Text(f"{name}\n", style="bold"), width, color) + "\n".join(lines) + "\n"
@@ -40,5 +43,7 @@ def one_rule(name: str, *, width: int | None, color: bool) -> str:
 
 def _text(part: Table | Text, width: int | None, color: bool) -> str:
     buffer = StringIO()
-    Console(file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False).print(part)
+    Console(
+        file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False
+    ).print(part)
     return buffer.getvalue()

@@ -202,7 +202,9 @@ def _engine_matrix(found: Assessment) -> Table:
 
 
 def _table(*, show_header: bool = True) -> Table:
-    return Table(box=None, show_header=show_header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0), expand=False)
+    return Table(
+        box=None, show_header=show_header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0), expand=False
+    )
 
 
 def _name(found: Assessment) -> str:
@@ -236,8 +238,10 @@ def _the_rest(rejected: Sequence[Assessment]) -> str:
 
 def _footer(advice: Advice) -> str:
     engine = advice.setting.engine
-    place = f"engine {engine.key} {printable(engine.version)}" if engine else "no engine named: the first that takes a draft is shown"
+    place = (
+        f"engine {engine.key} {printable(engine.version)}"
+        if engine
+        else "no engine named: the first that takes a draft is shown"
+    )
     device = f", device {advice.setting.device.key}" if advice.setting.device else ""
     return f"{place}{device}; catalogue of {advice.catalog_date}; nothing was run."
-
-

@@ -1,9 +1,6 @@
 """The rules: what makes a draft fit a target, each a function whose docstring is its documentation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -57,8 +54,7 @@ def not_applicable(message: str) -> Outcome:
     return Outcome("skip", message, 0.0, applies=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A check with its name and what it reads; its docstring is its documentation."""
 
     name: str

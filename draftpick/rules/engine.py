@@ -3,10 +3,8 @@
 The facts, and the schema of their files, are in `draftpick.rules.engine_facts`; this module only applies them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
@@ -18,8 +16,7 @@ _OWN_VOCABULARY = frozenset({"draft_model", "pard"})
 """Methods whose draft is a language model of its own; heads work in the target's vocabulary."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What one engine in one version says of one pair."""
 
     engine: str
@@ -32,8 +29,7 @@ class Verdict:
     """How the worst reason shows; None where nothing stands against the pair."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class _Finding(NamedTuple):
     verdict: VerdictKind
     reason: str
     severity: str | None = None

@@ -49,12 +49,9 @@ context = short (the draft's or head's positions end before max_model_len).
 Versions: releases (0.9.0, 0.13rc1), builds (b4500) or dates (2025, 2026-05, 2026-05-04).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
@@ -80,8 +77,7 @@ _PHASES: Mapping[str, int] = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": 
 # ---------------------------------------------------------------------- versions
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
+class _Version(NamedTuple):
     """A span of points of one scheme; only coarse dates (`2025`) and builds seen as dates have two ends."""
 
     scheme: Literal["release", "build", "date"]
@@ -178,8 +174,7 @@ def _negated(value: bool | None) -> bool | None:
 # ---------------------------------------------------------------------- facts of one version
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """What a version of an engine makes of one method."""
 
     support: str
@@ -193,8 +188,7 @@ class Method:
 _Condition = tuple[str, str, Callable[[Any], bool]]
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionRow:
+class ExceptionRow(NamedTuple):
     """What goes wrong where all its conditions hold."""
 
     conditions: tuple[_Condition, ...]
@@ -203,8 +197,7 @@ class ExceptionRow:
     severity: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """The facts of an engine resolved for one version, so that a verdict compares no versions."""
 
     methods: Mapping[str, Method]

@@ -248,8 +248,10 @@ def made_for(pair: Pair) -> Outcome:
         if pair.target.id in targets_of(head.target):
             return ok(f"The draft was published for {pair.target.id}.", certain=certain, target=head.target)
         return not_applicable(f"The draft was published for {head.target}.")
-    if draft is not None and draft.head_for is not None and pair.target.id in targets_of(draft.head_for):
-        return ok(f"The draft was published for {pair.target.id}.", target=draft.head_for)
+    if draft is not None and pair.target.id in draft.made_for:
+        return ok(f"The draft was published for {pair.target.id}.", targets=list(draft.made_for))
+    if draft is not None and draft.made_for:
+        return not_applicable(f"The draft was published for {', '.join(draft.made_for)}.")
     return not_applicable("The draft is a model of its own.")
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,7 +186,7 @@ def test_active_never_exceeds_total(experts: int, chosen: int, shared: int, dens
 
 def test_leading_dense_layers_use_the_wide_feed_forward() -> None:
     experts = Experts(num_experts=8, experts_per_token=2, width=100)
-    one_dense = count(MIXTRAL.with_changes(experts=replace(experts, dense_layers=1)))
+    one_dense = count(MIXTRAL.with_changes(experts=experts._replace(dense_layers=1)))
     none_dense = count(MIXTRAL.with_changes(experts=experts))
     assert one_dense is not None
     assert none_dense is not None

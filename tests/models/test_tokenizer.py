@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def taken(tokens: Mapping[int, bytes], control: Mapping[int, str] | None = None,
 def recorded(side: Fingerprint, key: str) -> Fingerprint:
     """The same fingerprint as the catalogue holds it: without the map and without numbered place holders."""
     control = {i: text for i, text in side.control.items() if not is_reserved(text)}
-    return replace(side, key=key, tokens=None, control=control)
+    return side._replace(key=key, tokens=None, control=control)
 
 
 def relate(target: Fingerprint, draft: Fingerprint) -> Relation:
@@ -75,7 +74,7 @@ def test_unknown_rows_are_no_difference(rows: tuple[int | None, int | None]) -> 
 
 
 def test_a_fingerprint_from_elsewhere_makes_it_only_probable() -> None:
-    relation = relate(A, replace(A, verified=False))
+    relation = relate(A, A._replace(verified=False))
     assert (relation.kind, relation.verified) == ("identical", False)
     assert "probable" in relation.reason
 
@@ -263,12 +262,12 @@ def test_a_gguf_without_the_normaliser_of_its_model_tells_nothing_of_cutting() -
     converted = taken(words(9), normalizer="none", probe="2" * 64, format="gguf")
     assert relate(json, converted).kind == "identical"
     assert same_cut(json, converted) is None
-    assert same_cut(json, replace(converted, format="tokenizer.json")) is False
+    assert same_cut(json, converted._replace(format="tokenizer.json")) is False
 
 
 def test_pipelines_of_two_formats_are_not_compared() -> None:
-    a = replace(A, pipeline="p", format="gguf")
-    assert same_cut(a, replace(A, pipeline="p", format="tokenizer.json")) is None
+    a = A._replace(pipeline="p", format="gguf")
+    assert same_cut(a, A._replace(pipeline="p", format="tokenizer.json")) is None
 
 
 # ---------------------------------------------------------------- a file against the catalogue
@@ -393,7 +392,7 @@ SAID = ({"key": "qwen", "what": "two more tokens", "confidence": "recalled"},)
     ids=["same key", "other rows", "same family", "other", "one side", "said so", "said by the draft", "no family"],
 )
 def test_what_is_only_said_is_never_verified(target: Fingerprint, draft: Fingerprint, rows: Any, kind: str) -> None:
-    relation = compare(target, replace(draft, verified=True), *rows)
+    relation = compare(target, draft._replace(verified=True), *rows)
     assert (relation.kind, relation.verified) == (kind, False)
     assert relation.reason
 
@@ -441,8 +440,8 @@ def test_kind_follows_from_the_maps(a: dict[int, bytes], b: dict[int, bytes]) ->
 @given(a=MAPS, b=MAPS, other=MAPS)
 def test_a_sketch_never_changes_the_kind(a: dict[int, bytes], b: dict[int, bytes], other: dict[int, bytes]) -> None:
     target, draft = of_map(a), of_map(b)
-    lied = replace(draft, sketch=of_map(other).sketch)
-    for side in (lied, replace(draft, sketch=target.sketch), replace(draft, sketch=())):
+    lied = draft._replace(sketch=of_map(other).sketch)
+    for side in (lied, draft._replace(sketch=target.sketch), draft._replace(sketch=())):
         assert relate(target, side) == relate(target, draft)
 
 
@@ -473,12 +472,12 @@ def test_overlap_estimates_the_share_of_common_strings() -> None:
     assert share is not None
     assert abs(share - exact) < 0.05
     assert overlap(a, a) == 1.0
-    assert overlap(a, replace(b, sketch=())) is None
+    assert overlap(a, b._replace(sketch=())) is None
 
 
 def test_two_records_are_compared_in_microseconds() -> None:
     a, b = recorded(A, "a"), recorded(taken(words(100, "b"), CHAT), "b")
-    light = [replace(side, blocks=(), sketch=(), head=(), control={}) for side in (a, b)]
+    light = [side._replace(blocks=(), sketch=(), head=(), control={}) for side in (a, b)]
     start = time.perf_counter()
     for _ in range(700):
         compare(light[0], light[1], 128, 128)

@@ -15,7 +15,6 @@ import importlib.util
 import os
 import struct
 import sys
-from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -58,7 +57,7 @@ CATALOG = catalog.load()
 def record(key: str) -> Fingerprint:
     known = CATALOG.full_tokenizer(key)
     assert known is not None
-    return replace(known, verified=True)
+    return known._replace(verified=True)
 
 
 def relation_of(a: Fingerprint, b: Fingerprint) -> Relation:

@@ -153,7 +153,8 @@ def test_changed_target(judged: Any, expected: str) -> None:
         pytest.param(pair(of=head(confidence="name-derived")), "ok", False, id="by its name alone"),
         pytest.param(pair(of=head(target=f"maker/Other; {SELF}")), "ok", True, id="for several targets"),
         pytest.param(pair(of=head(target="maker/Other")), "n/a", True, id="for another target"),
-        pytest.param(pair(theirs=draft(head_for=SELF, variant="draft")), "ok", True, id="by its own card"),
+        pytest.param(pair(theirs=draft(made_for=(SELF,), variant="draft")), "ok", True, id="by its own row"),
+        pytest.param(pair(theirs=draft(made_for=("maker/Other",))), "n/a", True, id="a model for another target"),
     ],
 )
 def test_made_for(judged: Any, expected: str, certain: bool) -> None:
