@@ -276,7 +276,7 @@ app = application()
 # ---------------------------------------------------------------------- shared by the commands
 
 
-def _sources(options: dict[str, Any]) -> "tuple[Catalog, Resolve]":
+def _sources(options: dict[str, Any]) -> "tuple[Catalog, Callable[..., ModelProfile]]":
     from draftpick.catalog import load
     from draftpick.models import resolve
 
