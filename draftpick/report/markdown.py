@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from draftpick import __version__
 from draftpick.advice import Advice, num_spec_tokens, why, why_not
 from draftpick.assess import Assessment
-from draftpick.report.text import printable, ratio, size_of
+from draftpick.report.text import printable, ratio, size_of, summary
 
 # What Markdown acts on inside a table cell; a backslash before it shows it as it is.
 _MARKS = {ord(mark): f"\\{mark}" for mark in "\\`*_[]|#~"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
@@ -77,7 +77,7 @@ def _row(advice: Advice, found: Assessment) -> tuple[str, ...]:
 
 
 def _pair(found: Assessment) -> Iterable[str]:
-    yield f"Score {found.score:.0f} of 100; {found.coverage:.0%} of what matters could be judged."
+    yield summary(found)
     yield ""
     yield from _findings(found)
     yield from _table(

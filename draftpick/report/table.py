@@ -12,7 +12,7 @@ from rich.text import Text
 
 from draftpick.advice import Advice, num_spec_tokens, why, why_not
 from draftpick.assess import TAKEN, Assessment
-from draftpick.report.text import printable, ratio, size_of
+from draftpick.report.text import printable, ratio, size_of, summary
 
 STYLES = {
     "ok": "green",
@@ -73,7 +73,7 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
     if listed:
         yield Text("")
         yield Text("Look right, but do not fit:")
-        yield from _rejected(listed, everything, stacked=width is not None and width < WIDE)
+        yield from _rejected(listed, everything)
     if len(listed) < len(groups):
         yield Text(_the_rest([found for group in groups[len(listed) :] for found in group]), style="dim")
     if advice.left_out:
@@ -133,22 +133,13 @@ def _by_reason(rejected: Iterable[Assessment]) -> list[list[Assessment]]:
     return list(groups.values())
 
 
-def _rejected(groups: Sequence[Sequence[Assessment]], everything: bool, *, stacked: bool) -> Iterable[RenderableType]:
-    table = _table(show_header=False)
-    table.add_column("draft", no_wrap=True)
-    table.add_column("why not", overflow="fold")
+def _rejected(groups: Sequence[Sequence[Assessment]], everything: bool) -> Iterable[RenderableType]:
     for group in groups:
         names = [printable(_name(found)) for found in (group if everything else group[:NAMES_SHOWN])]
         if len(names) < len(group):
             names.append(f"… and {len(group) - len(names)} more")
-        reason = printable(why_not(group[0]) + _taken_elsewhere(group[0]))
-        if stacked:
-            yield Text("\n".join(names))
-            yield Padding(Text(reason, style="dim"), (0, 0, 0, 4))
-        else:
-            table.add_row("\n".join(names), reason)
-    if not stacked:
-        yield table
+        yield Text(", ".join(names))
+        yield Padding(Text(printable(why_not(group[0]) + _taken_elsewhere(group[0])), style="dim"), (0, 0, 0, 4))
 
 
 def _taken_elsewhere(found: Assessment) -> str:
@@ -164,7 +155,7 @@ _TAKEN_WORDS = {"accepted": "accepted by", "care": "with care by"}
 
 
 def _pair(found: Assessment) -> Iterable[RenderableType]:
-    yield Text(f"score {found.score:.0f} of 100, {found.coverage:.0%} of what matters could be judged", style="dim")
+    yield Text(summary(found), style="dim")
     yield Text("")
     yield _findings_table(found)
     yield Text("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from draftpick.assess import Assessment
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Proposal
 
@@ -40,3 +41,11 @@ def ratio(target: ModelProfile, proposal: Proposal) -> str:
         return "-" if draft is None else "?"
     times = target.params_read / draft.params_read
     return f"{times:.0f}×" if times >= 9.95 else f"{times:.1f}×"
+
+
+def summary(found: Assessment) -> str:
+    """How well one pair does, in a line."""
+    judged = f"{found.coverage:.0%} of what matters could be judged"
+    if found.rejections:
+        return f"Rejected by {', '.join(finding.rule for finding in found.rejections)}; {judged}."
+    return f"Score {found.score:.0f} of 100; {judged}."
