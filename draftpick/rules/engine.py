@@ -250,7 +250,7 @@ def _first(relation: Relation) -> str:
 
 
 def _text(text: str | None) -> str:
-    return "no such token" if text is None else repr(text)
+    return "no such token" if text is None else f"'{text}'"
 
 
 def _severity(table: Table) -> str:

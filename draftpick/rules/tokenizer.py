@@ -280,11 +280,11 @@ def _stops(tokenizer: Fingerprint) -> frozenset[int]:
 
 def _text(tokenizer: Fingerprint | None, id: int) -> str:
     text = tokenizer.control.get(id) if tokenizer is not None else None
-    return "" if text is None else repr(text)
+    return "" if text is None else f"'{text}'"
 
 
 def _quote(text: str | None) -> str:
-    return "not there" if text is None else repr(text)
+    return "not there" if text is None else f"'{text}'"
 
 
 def _ids(ids: Iterable[int]) -> str:
