@@ -10,6 +10,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Engine, Pair
 from draftpick.rules.engine_facts import Method, Table, VerdictKind, fits, same, table_of
+from draftpick.rules.figures import quoted
 
 _WORST: Mapping[str, int] = {"accepted": 0, "care": 1, "unknown": 2, "refused": 3}
 _OWN_VOCABULARY = frozenset({"draft_model", "pard"})
@@ -250,7 +251,7 @@ def _first(relation: Relation) -> str:
 
 
 def _text(text: str | None) -> str:
-    return "no such token" if text is None else f"'{text}'"
+    return "no such token" if text is None else quoted(text)
 
 
 def _severity(table: Table) -> str:

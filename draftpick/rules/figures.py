@@ -59,3 +59,8 @@ def bits_per_weight(quantization: str | None, dtype: str | None) -> float | None
         if mark in name:
             return bits
     return None
+
+
+def quoted(text: str) -> str:
+    """A token's text between quotes, with what cannot be printed escaped once (recorded texts already are)."""
+    return "'" + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + "'"

@@ -8,6 +8,7 @@ from draftpick.models.tokenizer import Fingerprint, Relation
 from draftpick.pair import Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
 from draftpick.rules.engines_say import engine_name, minds_rows, translates_vocabularies
+from draftpick.rules.figures import quoted
 
 SHOWN = 6
 """Ids written out in a message; the evidence holds more."""
@@ -280,11 +281,11 @@ def _stops(tokenizer: Fingerprint) -> frozenset[int]:
 
 def _text(tokenizer: Fingerprint | None, id: int) -> str:
     text = tokenizer.control.get(id) if tokenizer is not None else None
-    return "" if text is None else f"'{text}'"
+    return "" if text is None else quoted(text)
 
 
 def _quote(text: str | None) -> str:
-    return "not there" if text is None else f"'{text}'"
+    return "not there" if text is None else quoted(text)
 
 
 def _ids(ids: Iterable[int]) -> str:
