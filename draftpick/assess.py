@@ -115,10 +115,8 @@ def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relati
     ours, theirs = target.tokenizer, draft.tokenizer
     if ours is None or theirs is None:
         return None
-    if ours.tokens is not None and theirs.tokens is None:
-        theirs = catalog.full_tokenizer(theirs.key) or theirs
-    elif theirs.tokens is not None and ours.tokens is None:
-        ours = catalog.full_tokenizer(ours.key) or ours
+    if ours.tokens is not None or theirs.tokens is not None or catalog.compares_here(ours, theirs):
+        ours, theirs = (side if side.tokens is not None else catalog.full_tokenizer(side) for side in (ours, theirs))
     known = catalog.measured_relation(ours, theirs)
     return compare(ours, theirs, target.vocab_size, draft.vocab_size, known=known)
 
@@ -138,4 +136,11 @@ def _order(assessment: Assessment) -> tuple[object, ...]:
         # The target's own head was trained with it and costs one layer: nothing separate beats it on facts alone.
         tier = 0 if proposal.origin == "target" else 1
     size = proposal.draft.params_read if proposal.draft is not None else None
-    return (tier, -round(assessment.score), -round(assessment.coverage, 2), size or 0, proposal.label.lower())
+    return (
+        tier,
+        not assessment.viable,
+        -round(assessment.score),
+        -round(assessment.coverage, 2),
+        size or 0,
+        proposal.label.lower(),
+    )

@@ -199,13 +199,11 @@ class Catalog:
             known = self._fingerprints[cache_key] = _fingerprint(key, fields, verified)
         return known
 
-    def full_tokenizer(self, key: str) -> Fingerprint | None:
-        """The fingerprint with its blocks, sketch and control tokens."""
-        light = self.tokenizer(key)
-        if light is None:
-            return None
-
-        heavy = self._heavy_tokenizers.get(key, {})
+    def full_tokenizer(self, light: Fingerprint) -> Fingerprint:
+        """A catalogued fingerprint with its blocks, sketch and control tokens; one the catalogue lacks as it is."""
+        heavy = self._own_tokenizers.get(light.key) or self._heavy_tokenizers.get(light.key)
+        if heavy is None or light.full is None:
+            return light
         return light._replace(
             blocks=tuple(heavy.get("blocks", ())),
             sketch=tuple(heavy.get("sketch", ())),
@@ -216,6 +214,15 @@ class Catalog:
     @cached_property
     def _heavy_tokenizers(self) -> Mapping[str, Record]:
         return _parsed("tokenizers.json")  # type: ignore[no-any-return]
+
+    @property
+    def _own_tokenizers(self) -> Mapping[str, Record]:
+        """Blocks, sketch and texts of the fingerprints that came with overlays."""
+        return self._index.get("heavy", {})  # type: ignore[no-any-return]
+
+    def compares_here(self, *fingerprints: Fingerprint) -> bool:
+        """Whether one of them came with an overlay: no measured relation holds for it."""
+        return any(fingerprint.key in self._own_tokenizers for fingerprint in fingerprints)
 
     def by_full(self, digest: str) -> str | None:
         """The catalogue key of the tokenizer with this `full` digest."""
@@ -238,7 +245,9 @@ class Catalog:
 
         Raises UsageError for a name that is none of the engines draftpick knows.
         """
-        asked, _, version = name.strip().partition("@")
+        asked, at, version = name.strip().partition("@")
+        if at and not version.strip():
+            raise UsageError(f"no version stands behind the @ of {name!r}", f"write {asked}@VERSION, or {asked} alone")
         key = self._index["engine_names"].get(asked.lower())
         if key is None:
             raise _unknown("engine", asked, self._index["engine_names"], self.engines)

@@ -123,6 +123,7 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
     from draftpick.files import check_overlay
 
     merged: Record = {key: dict(value) if isinstance(value, dict) else value for key, value in index.items()}
+    merged["heavy"] = {}
     for kind in KINDS:
         rows = details.get(kind, {})
         merged[kind] = {key: {**rows.get(key, {}), **record} for key, record in index[kind].items()}
@@ -130,7 +131,8 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
         for path in check_overlay(folder, merged):
             content = read_toml(path)
             if path.parent.name == "tokenizers":
-                merged["tokenizers"][path.stem] = _light(_plain(content))
+                record = _plain(content)
+                merged["tokenizers"][path.stem], merged["heavy"][path.stem] = _light(record), _heavy(record)
             elif path.parent.name == "engines":
                 merged["engines"][path.stem] = _plain(content)
             elif path.name == "devices.toml":

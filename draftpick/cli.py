@@ -1,12 +1,13 @@
 """The command line: parse, call one function, render, exit code."""
 
 # No `from __future__ import annotations` here: typer would evaluate each annotation again at start-up.
+import codecs
 import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -104,7 +105,7 @@ def recommend(
     no_color: NoColor = None,
 ) -> None:
     """Rank the drafts for a target, with the reason for each, and say which look right but are not."""
-    options = merged(dict(locals()))
+    options = _options(dict(locals()))
     from draftpick import advice
 
     catalog, resolve = _sources(options)
@@ -152,7 +153,7 @@ def check(
     no_color: NoColor = None,
 ) -> None:
     """Judge one pair: every finding, and the verdict of every engine."""
-    options = merged(dict(locals()))
+    options = _options(dict(locals()))
     from draftpick import advice
 
     catalog, resolve = _sources(options)
@@ -275,6 +276,18 @@ app = application()
 
 # ---------------------------------------------------------------------- shared by the commands
 
+_quiet = False
+"""Whether the user asked for no hints; an error is told after the command that knows it has ended."""
+
+
+def _options(command_line: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command with those of its config file."""
+    global _quiet
+    _quiet = bool(command_line["quiet"])
+    options = merged(command_line)
+    _quiet = bool(options["quiet"])
+    return options
+
 
 def _sources(options: dict[str, Any]) -> "tuple[Catalog, Callable[..., ModelProfile]]":
     from draftpick.catalog import load
@@ -352,23 +365,37 @@ def _write(text: str, output: Path | None) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough (`| head`). Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go(sys.stdout)
         raise typer.Exit(0) from None
+
+
+def _let_go(stream: TextIO) -> None:
+    """Forget a stream whose reader has seen enough (`| head`): Python would complain again when it closes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:
     """Entry point: runs a command and turns failures into one line, a hint and an exit code."""
+    global _quiet
+    _quiet = False
+    codecs.register_error("draftpick", _spelled_out)
+    stdout = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         # A locale without UTF-8 must not turn an answer into a traceback.
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="draftpick")
     # A run is short and makes no cycles worth collecting, but hundreds of thousands of records.
     gc.disable()
     try:
         application(sys.argv[1:])()
+    except SystemExit as left:
+        if not isinstance(left.__context__, BrokenPipeError):
+            raise
+        # typer and rich leave with 1 when the reader of their help has gone.
+        _let_go(stdout)
+        sys.exit(0)
     except DraftpickError as error:
-        _complain(error.message, error.hint)
+        _complain(error.message, "" if _quiet else error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -380,6 +407,15 @@ def main() -> None:
             "run again with DRAFTPICK_DEBUG=1 and report the traceback with the command you typed",
         )
         sys.exit(BUG)
+
+
+def _spelled_out(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks as `\\uXXXX`, which JSON reads too; the usual `\\xXX` is no JSON."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs), error.end
 
 
 def _complain(message: str, hint: str) -> None:

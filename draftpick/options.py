@@ -132,7 +132,7 @@ Ignore = Annotated[
 ]
 RulesFile = Annotated[
     Path | None,
-    typer.Option("--rules-file", help="TOML with [weights], [ignore] and select.", rich_help_panel=_RULES),
+    typer.Option("--rules-file", help="TOML with select and the tables weights and ignore.", rich_help_panel=_RULES),
 ]
 Config = Annotated[
     Path | None,
@@ -189,9 +189,20 @@ _INTEGERS = {
     "max_num_seqs": (1, 1 << 20),
     "num_speculative_tokens": (1, 64),
 }
-_SWITCHES = {"images", "trust_remote_code", "offline", "explain", "everything", "exit_zero", "quiet", "no_color"}
+_SWITCHES = {
+    "images",
+    "trust_remote_code",
+    "offline",
+    "json",
+    "explain",
+    "everything",
+    "exit_zero",
+    "quiet",
+    "no_color",
+}
 _LISTS = {"draft_model", "select", "ignore"}
-_SPELLINGS = {"all": "everything"}
+_PARAMETERS = {"all": "everything", "format": "output_format", "catalog": "catalog_folder"}
+"""Options whose parameter has another name, because Python has taken the option's."""
 
 
 def merged(command_line: dict[str, Any]) -> dict[str, Any]:
@@ -203,13 +214,24 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
     if path is None:
         return command_line
     values = dict(command_line)
+    known = _names(command_line)
     for key, value in _read_config(path).items():
-        name = _SPELLINGS.get(key.replace("-", "_"), key.replace("-", "_"))
-        if name not in command_line or name in ("target", "draft"):
-            raise UsageError(f"{path}: unknown option {key!r}", _near(key, command_line))
+        name = known.get(key.replace("_", "-"))
+        if name is None:
+            raise UsageError(f"{path}: unknown option {key!r}", _near(key, known))
+        checked = _checked(path, key, name, value)
+        if name == "json":
+            name, checked = "output_format", Format.json if checked else None
         if values[name] is None:
-            values[name] = _checked(path, key, name, value)
+            values[name] = checked
     return values
+
+
+def _names(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Options as they are spelled on the command line, without the dashes before them → parameter."""
+    spelled = {parameter: option for option, parameter in _PARAMETERS.items()}
+    options = (parameter for parameter in parameters if parameter not in ("target", "draft"))
+    return {spelled.get(parameter, parameter).replace("_", "-"): parameter for parameter in options}
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:
@@ -245,24 +267,33 @@ def _checked(path: Path, key: str, name: str, value: Any) -> Any:
 def _near(key: str, known: Mapping[str, Any]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(key.replace("-", "_"), known, n=1)
-    return (
-        f"did you mean {near[0].replace('_', '-')}?"
-        if near
-        else "options have the names of the command line, without dashes before"
-    )
+    near = get_close_matches(key.replace("_", "-"), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+
+
+_DTYPES = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
+"""Other spellings that engines take."""
+
+
+def _dtype(asked: str | None) -> str | None:
+    if asked is None or asked.strip().lower() == "auto":
+        return None
+    name = _DTYPES.get(asked.strip().lower(), asked.strip().lower())
+    if name not in _DTYPES.values():
+        raise UsageError(f"unknown dtype {asked!r}", "one of bfloat16, float16, float32, or auto for the checkpoint's")
+    return name
 
 
 def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
     """Where the pair runs, from the options of a command."""
     return Setting(
-        engine=catalog.engine(values["engine"]) if values["engine"] else None,
-        device=catalog.device(values["device"]) if values["device"] else None,
+        engine=catalog.engine(values["engine"]) if values["engine"] is not None else None,
+        device=catalog.device(values["device"]) if values["device"] is not None else None,
         tensor_parallel_size=values["tensor_parallel_size"] or 1,
         max_model_len=values["max_model_len"],
         max_num_seqs=values["max_num_seqs"],
         num_spec_tokens=values["num_speculative_tokens"],
-        dtype=values["dtype"],
+        dtype=_dtype(values["dtype"]),
         quantization=values["quantization"],
         draft_quantization=values["draft_quantization"],
         images=values["images"],

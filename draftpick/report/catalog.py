@@ -190,4 +190,4 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | No
     Console(
         file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False
     ).print(table)
-    return buffer.getvalue()
+    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))

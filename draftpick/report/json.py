@@ -72,7 +72,13 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
         ],
         "acceptance": None,
         "cost": None,
-        "plan": {"num_spec_tokens": num_spec_tokens(found)},
+        "plan": {
+            "num_spec_tokens": num_spec_tokens(found),
+            "mean_acceptance_length": None,
+            "speedup": None,
+            "by_k": None,
+            "schedule": None,
+        },
         "memory": None,
         "engines": {
             key: {"verdict": found_there.verdict, "version": found_there.version, "reasons": list(found_there.reasons)}

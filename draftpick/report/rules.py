@@ -46,4 +46,4 @@ def _text(part: Table | Text, width: int | None, color: bool) -> str:
     Console(
         file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False
     ).print(part)
-    return buffer.getvalue()
+    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))

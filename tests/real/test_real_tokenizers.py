@@ -55,9 +55,9 @@ CATALOG = catalog.load()
 
 @cache
 def record(key: str) -> Fingerprint:
-    known = CATALOG.full_tokenizer(key)
+    known = CATALOG.tokenizer(key)
     assert known is not None
-    return known._replace(verified=True)
+    return CATALOG.full_tokenizer(known)._replace(verified=True)
 
 
 def relation_of(a: Fingerprint, b: Fingerprint) -> Relation:
