@@ -215,3 +215,106 @@ def _known(name: str, error: type[UsageError] | type[InvalidFile], where: str) -
     near = get_close_matches(name, WEIGHTS, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]}? " if near else ""
     raise error(f"{where}: no rule is called {name!r}", hint=f"{hint}`draftpick rules` lists them.")
+
+
+_GIB = 1 << 30
+
+# What a budget of memory takes for granted. `name.engine` or `name.vendor` goes before `name`.
+MEMORY_TABLE: tuple[Choice, ...] = (
+    Choice("utilization", 0.9, "gpu_memory_utilization where nobody sets it: vLLM, vLLM-Ascend, SGLang, TensorRT-LLM"),
+    Choice("utilization.mindie", 0.8, "NPU_MEMORY_FRACTION of MindIE-LLM, where nobody sets it"),
+    Choice("utilization.llama.cpp", 1.0, "no such setting: it allocates what is asked for"),
+    Choice("utilization.transformers", 1.0, "no such setting: it allocates what is asked for"),
+    Choice("utilization.apple", 0.75, "about what macOS lets the GPU take unless the limit is raised"),
+    Choice("runtime", 1.25 * _GIB, "our estimate: activations, graphs and context on one device, seen 1.0 to 1.5 GiB"),
+    Choice("runtime-split", 3.25 * _GIB, "our estimate: on several devices, with collective buffers, 2.5 to 4 GiB"),
+    Choice("logit-bytes", 8, "a verified row is as wide as the vocabulary: float32 logits and their probabilities"),
+    Choice("context", 8192, "tokens per sequence where no length is asked for: long enough for chat and code"),
+    Choice("weight-bits", 16, "where a dtype was not read: what nearly every checkpoint is published and served in"),
+    Choice("float32-bits", 32, "a float32 checkpoint is loaded as it is"),
+    Choice("float32-bits.vllm", 16, "dtype auto loads float32 checkpoints in 16 bits"),
+    Choice("float32-bits.vllm-ascend", 16, "as vLLM"),
+    Choice("float32-bits.sglang", 16, "as vLLM"),
+    Choice("float32-bits.sglang-ascend", 16, "as vLLM"),
+    Choice("state-bytes", 4, "vLLM and SGLang keep the state of gated delta nets in float32 for Qwen3.5 and later"),
+    Choice("index-bytes", 132, "keys of the sparse index, per layer and token: 128 in 8 bits and a float32 scale"),
+    Choice("medusa-heads", 4, "the published checkpoints hold four or five, though several configs name two"),
+    Choice("max-devices", 64, "tensor parallelism over more is not tried: the next step is another model or format"),
+    Choice("own-matrices.sglang", 2, "NEXTN holds its own embedding and lm_head while the pool is sized: issue 36452"),
+    Choice("own-matrices.sglang-ascend", 2, "as SGLang"),
+    Choice("draft-cache-bytes.llama.cpp", 2, "llama-server keeps the draft's cache at f16 whatever is asked: issue 11200"),
+    Choice("latent-copy-bytes.llama.cpp", 2, "MTP on latent attention keeps a second cache at f16: unsloth pull 6447"),
+    Choice("expanded-latent.transformers", 1, "it caches the expanded keys and values of latent attention"),
+    Choice("head-devices.vllm-ascend", 1, "its page on speculation says to run EAGLE heads on one device"),
+)
+
+_LLAMA_8B = "measured on Llama-3.1-8B by llama.cpp; a small model with a large vocabulary takes up to a tenth more"
+
+# Bits of a weight in GGUF files, embedding included, by the name of the mixture; the first that fits.
+GGUF_BITS: tuple[Choice, ...] = (
+    Choice("iq1_s", 2.0042, _LLAMA_8B),
+    Choice("iq1_m", 2.146, _LLAMA_8B),
+    Choice("iq2_xxs", 2.3824, _LLAMA_8B),
+    Choice("iq2_xs", 2.5882, _LLAMA_8B),
+    Choice("iq2_s", 2.7403, _LLAMA_8B),
+    Choice("iq2_m", 2.9294, _LLAMA_8B),
+    Choice("iq3_xxs", 3.2548, _LLAMA_8B),
+    Choice("iq3_xs", 3.4977, _LLAMA_8B),
+    Choice("iq3_s", 3.6606, _LLAMA_8B),
+    Choice("iq3_m", 3.7628, _LLAMA_8B),
+    Choice("iq4_xs", 4.4597, _LLAMA_8B),
+    Choice("iq4_nl", 4.6818, _LLAMA_8B),
+    Choice("q2_k_s", 2.9697, _LLAMA_8B),
+    Choice("q2_k", 3.1593, _LLAMA_8B),
+    Choice("q3_k_s", 3.6429, _LLAMA_8B),
+    Choice("q3_k_l", 4.2979, _LLAMA_8B),
+    Choice("q3_k", 4.0, "of Q3_K_M, between Q3_K_S and Q3_K_L"),
+    Choice("q4_k_s", 4.6672, _LLAMA_8B),
+    Choice("q4_k", 4.8944, "of Q4_K_M, " + _LLAMA_8B),
+    Choice("q5_k_s", 5.5704, _LLAMA_8B),
+    Choice("q5_k", 5.7036, "of Q5_K_M, " + _LLAMA_8B),
+    Choice("q6_k", 6.5633, _LLAMA_8B),
+    Choice("q8_0", 8.5008, _LLAMA_8B),
+    Choice("q4_0", 4.66, "4.5 by format (18 bytes hold 32 weights), lm_head in 6 bits"),
+    Choice("q4_1", 5.1, "5 by format (20 bytes hold 32 weights), lm_head in 6 bits"),
+    Choice("q5_0", 5.6, "5.5 by format (22 bytes hold 32 weights), lm_head in 6 bits"),
+    Choice("q5_1", 6.0, "by format: 24 bytes hold 32 weights"),
+    Choice("bf16", 16.0, "by format"),
+    Choice("f16", 16.0, "by format"),
+    Choice("f32", 32.0, "by format"),
+)
+
+_AFFINE = "groups of 64 share a 16-bit scale and a 16-bit bias; the embedding is quantised too"
+_GROUPED = "groups of 128 share a 16-bit scale and, where asymmetric, a zero point"
+_CHANNEL = "one scale per output channel is nothing beside the weights"
+
+# Bits of a quantised weight, scales included, by what the format's name holds; the first that fits. Embedding, lm_head
+# and norms stay as they are, but in mlx files; in mxfp4 files of sparse models all but the experts does.
+STORED_BITS: tuple[Choice, ...] = (
+    Choice("mlx-2bit", 2.5, _AFFINE),
+    Choice("mlx-3bit", 3.5, _AFFINE),
+    Choice("mlx-4bit", 4.5, _AFFINE),
+    Choice("mlx-5bit", 5.5, _AFFINE),
+    Choice("mlx-6bit", 6.5, _AFFINE),
+    Choice("mlx-8bit", 8.5, _AFFINE),
+    Choice("mxfp4", 4.25, "32 weights share one 8-bit scale"),
+    Choice("nvfp4", 4.5, "16 weights share one 8-bit scale"),
+    Choice("bnb-4bit", 4.5, "64 weights share a float32 scale; 4.13 where the scales are quantised again"),
+    Choice("bnb-8bit", 8.0, _CHANNEL),
+    Choice("w4a4", 4.16, _GROUPED),
+    Choice("w4a8", 4.16, _GROUPED),
+    Choice("w4", 4.16, _GROUPED),
+    Choice("int4", 4.16, _GROUPED),
+    Choice("4bit", 4.16, _GROUPED),
+    Choice("awq", 4.16, "AWQ is published in 4 bits; " + _GROUPED),
+    Choice("int3", 3.16, _GROUPED),
+    Choice("int2", 2.16, _GROUPED),
+    Choice("fp8", 8.0, "one scale per tensor, channel or block of 128 by 128 is nothing beside the weights"),
+    Choice("float8", 8.0, "as fp8"),
+    Choice("w8", 8.0, _CHANNEL),
+    Choice("int8", 8.0, _CHANNEL),
+    Choice("8bit", 8.0, _CHANNEL),
+    Choice("ternary", 2.0, "four weights share a byte"),
+)
+
+MEMORY: Mapping[str, float] = {choice.name: choice.value for choice in MEMORY_TABLE}
