@@ -1,0 +1,449 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftpick import speedup as sp
+from draftpick.errors import UsageError
+from draftpick.speedup import Interval, Plan, StepTimes, make_plan, mean_acceptance_length, step_times
+
+RATES = st.floats(0, 1)
+TOKENS = st.integers(0, 16)
+COSTS = st.floats(0, 2)
+
+
+def gains(rate: float, draft_cost: float, k_max: int = 16, **cost: float) -> list[float]:
+    times = step_times(draft_cost, k_max=k_max, **cost)
+    return [sp.speedup(mean_acceptance_length(rate, k), times, k) for k in range(k_max + 1)]
+
+
+def plan_of(rate: float, draft_cost: float, half_width: float = 0.0, level: float = 0.8, **options: Any) -> Plan:
+    low, high = max(rate - half_width, 0.0), min(rate + half_width, 1.0)
+    lengths = sp.lengths_from_rate(Interval(rate, low, high, level))
+    return make_plan(lengths, step_times(draft_cost), **options)
+
+
+# The figures of the source text, and what becomes of them.
+
+
+def test_the_formula_at_65_percent() -> None:
+    assert f"{plan_of(0.65, 0.05, num_spec_tokens=5).speedup.value:.2f}" == "2.11"
+
+
+@pytest.mark.parametrize(
+    ("rate", "draft_cost", "measured"),
+    [
+        pytest.param(0.65, 0.05, 2.1, id="same architecture, same data"),
+        pytest.param(0.55, 0.05, 1.7, id="same architecture, other data"),
+        pytest.param(0.40, 0.05, 1.3, id="other architecture"),
+        pytest.param(0.25, 0.10, 0.9, id="other tokens, encoded again"),
+    ],
+)
+def test_the_measured_pairs_are_reproduced(rate: float, draft_cost: float, measured: float) -> None:
+    assert gains(rate, draft_cost)[5] == pytest.approx(measured, abs=0.04)
+
+
+def test_the_measured_pairs_come_out_in_order() -> None:
+    pairs = [(0.65, 0.05), (0.55, 0.05), (0.40, 0.05), (0.25, 0.10)]
+    values = [gains(rate, draft_cost)[5] for rate, draft_cost in pairs]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 1 < values[-2]
+
+
+@pytest.mark.parametrize(
+    ("rate", "draft_cost", "best", "smallest_near"),
+    [
+        pytest.param(0.7, 0.05, {5, 6}, 4, id="0.7 at 0.05"),
+        pytest.param(0.5, 0.05, {3}, 3, id="0.5 at 0.05"),
+        pytest.param(0.3, 0.05, {2}, 2, id="0.3 at 0.05"),
+        pytest.param(0.7, 0.02, {8}, 6, id="0.7 at 0.02"),
+        pytest.param(0.5, 0.02, {4}, 3, id="0.5 at 0.02"),
+        pytest.param(0.3, 0.02, {3}, 2, id="0.3 at 0.02"),
+        pytest.param(0.7, 0.2, {3}, 2, id="0.7 at 0.2"),
+        pytest.param(0.5, 0.2, {1, 2}, 1, id="0.5 at 0.2"),
+        pytest.param(0.3, 0.2, {1}, 1, id="0.3 at 0.2"),
+    ],
+)
+def test_the_best_k(rate: float, draft_cost: float, best: set[int], smallest_near: int) -> None:
+    values = gains(rate, draft_cost)
+    # Two k tie on paper where both are named.
+    assert {k for k, value in enumerate(values) if value > max(values) * (1 - 2e-5)} == best
+    assert sp.choose(values) == smallest_near
+
+
+def test_five_and_six_tokens_tie() -> None:
+    values = gains(0.7, 0.05)
+    assert [round(values[k], 3) for k in (5, 6)] == [2.353, 2.353]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
+def test_nothing_is_gained_at_30_percent_once_the_first_token_costs_as_much(rate: float) -> None:
+    values = gains(rate, 0.15, verify_cost=0.1, overhead=0.05)
+    assert max(values) == pytest.approx(1.0)
+    assert sp.choose(values) == 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "k", "length"),
+    [
+        pytest.param(0.7, 5, 2.94, id="2.94, not 3.3"),
+        pytest.param(0.7, 200, 3.33, id="3.33 is the limit"),
+        pytest.param(0.4, 200, 1.67, id="1/(1 - rate) is the limit"),
+        pytest.param(0.5, 3, 1.875, id="the bonus token counts"),
+        pytest.param(0.0, 8, 1.0, id="rate 0"),
+        pytest.param(1.0, 8, 9.0, id="rate 1"),
+        pytest.param(1 - 1e-16, 8, 9.0, id="next to 1"),
+        pytest.param(5e-324, 8, 1.0, id="next to 0"),
+        pytest.param(0.7, 0, 1.0, id="k = 0"),
+    ],
+)
+def test_mean_acceptance_length(rate: float, k: int, length: float) -> None:
+    assert mean_acceptance_length(rate, k) == pytest.approx(length, abs=0.005)
+
+
+# Laws.
+
+
+@given(rate=RATES, k=TOKENS)
+def test_a_step_emits_at_least_one_and_at_most_k_plus_one(rate: float, k: int) -> None:
+    assert 1 <= mean_acceptance_length(rate, k) <= k + 1
+
+
+@given(rate=st.floats(0, 0.999), k=TOKENS)
+def test_the_sum_is_the_closed_form(rate: float, k: int) -> None:
+    assert mean_acceptance_length(rate, k) == pytest.approx((1 - rate ** (k + 1)) / (1 - rate), rel=1e-9)
+
+
+@given(low=RATES, high=RATES, k=TOKENS)
+def test_the_length_grows_with_k_and_with_the_rate(low: float, high: float, k: int) -> None:
+    low, high = sorted((low, high))
+    assert mean_acceptance_length(low, k) <= mean_acceptance_length(high, k)
+    assert mean_acceptance_length(low, k) <= mean_acceptance_length(low, k + 1)
+
+
+@given(rates=st.lists(RATES, max_size=12), place=st.integers(0, 11), better=RATES)
+def test_the_length_grows_with_any_position_rate(rates: list[float], place: int, better: float) -> None:
+    lengths = [sp.length_from_positions(rates, k) for k in range(len(rates) + 1)]
+    assert all(1 <= length <= k + 1 for k, length in enumerate(lengths))
+    assert lengths == sorted(lengths)
+    if place < len(rates):
+        raised = [*rates]
+        raised[place] = max(better, raised[place])
+        assert sp.length_from_positions(raised) >= lengths[-1]
+
+
+@given(rates=st.lists(RATES, max_size=12))
+def test_marginal_and_conditional_rates_say_the_same(rates: list[float]) -> None:
+    marginal = [math.prod(rates[: place + 1]) for place in range(len(rates))]
+    assert sp.length_from_positions(marginal, conditional=False) == pytest.approx(sp.length_from_positions(rates))
+
+
+@given(rate=RATES, k=st.integers(1, 16))
+def test_equal_position_rates_give_the_closed_form(rate: float, k: int) -> None:
+    assert sp.length_from_positions([rate] * k) == pytest.approx(mean_acceptance_length(rate, k))
+
+
+@given(rate=RATES, k=st.integers(1, 16))
+def test_the_rate_comes_back_from_length_and_from_accepted_over_drafted(rate: float, k: int) -> None:
+    length = mean_acceptance_length(rate, k)
+    assert sp.rate_from_length(length, k) == pytest.approx(rate, abs=1e-9)
+    assert sp.rate_from_draft_acceptance((length - 1) / k, k) == pytest.approx(rate, abs=1e-9)
+
+
+@given(rate=RATES, cheap=COSTS, dear=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
+def test_k_never_rises_with_the_draft_cost(
+    rate: float, cheap: float, dear: float, verify: float, overhead: float
+) -> None:
+    cheap, dear = sorted((cheap, dear))
+    few = sp.choose(gains(rate, dear, verify_cost=verify, overhead=overhead))
+    assert few <= sp.choose(gains(rate, cheap, verify_cost=verify, overhead=overhead))
+
+
+@given(rate=RATES, cost=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
+def test_k_is_zero_where_nothing_gains(rate: float, cost: float, verify: float, overhead: float) -> None:
+    values = gains(rate, cost, verify_cost=verify, overhead=overhead)
+    k = sp.choose(values)
+    assert values[k] >= 0.98 * max(values) * (1 - 1e-9)
+    assert all(value < 0.98 * max(values) for value in values[:k])
+    if max(values) <= 1:
+        assert k == 0
+
+
+@given(rate=RATES, cost=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
+def test_one_token_gains_when_the_rate_exceeds_what_it_costs(
+    rate: float, cost: float, verify: float, overhead: float
+) -> None:
+    times = step_times(cost, verify, overhead)
+    needed = cost + (times.verify[1] - times.target) / times.target + overhead
+    found = sp.break_even_rate(times, 1)
+    assert found == (pytest.approx(needed, abs=1e-9) if needed <= 1 else None)
+    if abs(rate - needed) > 1e-9:
+        assert (sp.speedup(mean_acceptance_length(rate, 1), times, 1) > 1) == (rate > needed)
+
+
+@given(rate=RATES, k=st.integers(1, 8), cost=COSTS)
+def test_break_even_cost_is_where_the_gain_ends(rate: float, k: int, cost: float) -> None:
+    length = mean_acceptance_length(rate, k)
+    limit = sp.break_even_draft_cost(length, step_times(cost, 0.01), k)
+    assert limit is None or sp.speedup(length, step_times(limit, 0.01), k) == pytest.approx(1.0)
+
+
+def test_break_even_says_where_nothing_helps() -> None:
+    assert sp.break_even_rate(step_times(3.0), 2) is None
+    assert sp.break_even_rate(step_times(0.1), 0) is None
+    assert sp.break_even_draft_cost(1.0, step_times(0.0, 0.1), 2) is None
+    assert sp.break_even_draft_cost(1.0, step_times(0.0), 0) is None
+
+
+# Times.
+
+
+def test_a_step_adds_up() -> None:
+    times = StepTimes(10.0, 2.0, 1.5, (10.0, 11.0, 12.0, 13.0), 0.5)
+    assert [times.step(k) for k in range(4)] == [10.0, 13.5, 16.0, 18.5]
+    assert times.most_tokens == 3
+    assert sp.speedup(2.5, times, 3) == pytest.approx(2.5 * 10 / 18.5)
+
+
+def test_a_draft_that_proposes_all_at_once_pays_once() -> None:
+    times = StepTimes(1.0, 0.1, 0.0, (1.0,) * 5)
+    assert times.step(4) == times.step(1) == pytest.approx(1.1)
+
+
+def test_the_scale_of_the_times_does_not_matter() -> None:
+    lengths = sp.lengths_from_rate(Interval(0.7, 0.6, 0.8, 0.8))
+    seconds = StepTimes(0.02, 0.003, 0.002, tuple(0.02 + 0.001 * m for m in range(9)), 0.001)
+    milliseconds = StepTimes(20, 3, 2, tuple(20 + m for m in range(9)), 1)
+    for one, other in zip(make_plan(lengths, seconds).by_k, make_plan(lengths, milliseconds).by_k, strict=True):
+        assert one == pytest.approx(other)
+
+
+# The plan.
+
+
+def test_a_plan_holds_its_choice_and_every_k() -> None:
+    plan = plan_of(0.7, 0.05, 0.1)
+    assert [row.k for row in plan.by_k] == list(range(9))
+    assert plan.num_spec_tokens == 4
+    chosen = plan.by_k[4]
+    assert plan.speedup == (chosen.speedup, chosen.low, chosen.high, 0.8)
+    assert plan.mean_acceptance_length == chosen.mean_acceptance_length
+    assert plan.drafting == chosen
+    assert not plan.fixed
+
+
+def test_the_interval_comes_from_the_rate_when_times_are_certain() -> None:
+    row = plan_of(0.7, 0.05, 0.1).by_k[4]
+    assert row.low == pytest.approx(gains(0.6, 0.05)[4])
+    assert row.high == pytest.approx(gains(0.8, 0.05)[4])
+
+
+def test_the_interval_comes_from_the_times_when_the_rate_is_certain() -> None:
+    row = plan_of(0.7, 0.05, spread=0.2).by_k[4]
+    assert row.low == pytest.approx(row.speedup * math.exp(-0.2))
+    assert row.high == pytest.approx(row.speedup * math.exp(0.2))
+
+
+@given(rate=RATES, half=st.floats(0, 0.5), cost=COSTS, spread=st.floats(0, 1))
+def test_the_value_lies_in_its_interval(rate: float, half: float, cost: float, spread: float) -> None:
+    plan = plan_of(rate, cost, half, spread=spread)
+    assert all(row.low <= row.speedup <= row.high for row in plan.by_k)
+    wider = plan_of(rate, cost, half, spread=spread + 0.1)
+    assert all(a.low <= b.low and a.high >= b.high for a, b in zip(wider.by_k[1:], plan.by_k[1:], strict=True))
+
+
+def test_the_spread_may_differ_by_k() -> None:
+    rows = plan_of(0.7, 0.05, spread=[0.0, 0.1, 0.2, *[0.3] * 6]).by_k
+    assert [round(math.log(row.high / row.speedup), 9) for row in rows[:4]] == [0, 0.1, 0.2, 0.3]
+
+
+def test_the_engine_caps_k() -> None:
+    plan = plan_of(0.9, 0.01, most_tokens=3)
+    assert plan.num_spec_tokens == 3
+    assert [row.k for row in plan.by_k] == [0, 1, 2, 3]
+    assert plan_of(0.9, 0.01, most_tokens=0).drafting is None
+
+
+def test_a_given_k_is_taken() -> None:
+    plan = plan_of(0.3, 0.3, num_spec_tokens=5)
+    assert (plan.num_spec_tokens, plan.fixed) == (5, True)
+    assert plan.speedup.value < 1
+
+
+def test_without_a_gain_the_plan_is_plain_decoding() -> None:
+    plan = plan_of(0.2, 0.5, 0.1)
+    assert (plan.num_spec_tokens, plan.mean_acceptance_length, plan.speedup) == (0, 1.0, (1.0, 1.0, 1.0, 0.8))
+    assert plan.drafting is not None
+    assert plan.drafting.k == 1
+
+
+# Schedules.
+
+
+def growing(batch: int) -> StepTimes:
+    return step_times(0.05, verify_cost=0.004 * batch)
+
+
+def test_a_schedule_covers_all_batches_with_fewer_tokens_under_load() -> None:
+    rows = plan_of(0.7, 0.05, times_at=growing, max_num_seqs=300).schedule
+    assert rows[0][0] == 1
+    assert rows[-1][1] == 300
+    assert all(one[1] + 1 == other[0] and one[2] > other[2] for one, other in pairwise(rows))
+    assert rows[-1][2] == 0
+    for first, last, k in rows:
+        for batch in (first, last):
+            assert sp.choose(gains(0.7, 0.05, 8, verify_cost=0.004 * batch)) == k
+
+
+def test_a_schedule_asks_for_few_times() -> None:
+    asked: list[int] = []
+
+    def times_at(batch: int) -> StepTimes:
+        asked.append(batch)
+        return step_times(0.05)
+
+    lengths = [mean_acceptance_length(0.7, k) for k in range(9)]
+    assert sp.make_schedule(lengths, times_at, 1000) == ((1, 1000, 4),)
+    assert len(asked) == len(set(asked)) == 11
+
+
+def test_a_schedule_of_one_batch() -> None:
+    assert sp.make_schedule([1.0, 1.7], growing, 1) == ((1, 1, 1),)
+
+
+# Decisions.
+
+
+def rated(value: float, low: float, high: float, level: float = 0.95) -> Plan:
+    row = sp.KRow(1, 1.5, value, low, high)
+    none = sp.KRow(0, 1.0, 1.0, 1.0, 1.0)
+    if value > 1:
+        return Plan(1, 1.5, Interval(value, low, high, level), (none, row))
+    return Plan(0, 1.0, Interval(1.0, 1.0, 1.0, level), (none, row))
+
+
+@pytest.mark.parametrize(
+    ("plans", "evidence", "action"),
+    [
+        pytest.param([rated(1.5, 1.2, 1.9)], "measured", "speculate", id="surely above"),
+        pytest.param([rated(1.5, 1.04, 2.1)], "measured", "undecided", id="may be below the margin"),
+        pytest.param([rated(0.8, 0.6, 1.01)], "served", "do_not_speculate", id="surely below"),
+        pytest.param([rated(1.02, 1.01, 1.03)], "served", "do_not_speculate", id="a gain that is too small"),
+        pytest.param([rated(0.9, 0.7, 1.1)], "measured", "undecided", id="may be above"),
+        pytest.param([rated(0.8, 0.7, 0.9), rated(0.9, 0.7, 1.1)], "measured", "undecided", id="one draft open"),
+        pytest.param([rated(0.8, 0.7, 0.9), rated(1.5, 1.2, 1.9)], "measured", "speculate", id="one draft good"),
+        pytest.param([rated(1.5, 0.7, 2.9, 0.8)], "roofline", "speculate", id="predicted: the value decides"),
+        pytest.param([rated(1.04, 0.8, 1.3, 0.8)], "published", "undecided", id="predicted: too little to tell"),
+        pytest.param([rated(1.04, 1.01, 1.1, 0.8)], "published", "speculate", id="predicted: little, yet sure"),
+        pytest.param([rated(0.98, 0.7, 1.5, 0.8)], "roofline", "do_not_speculate", id="predicted: no gain"),
+        pytest.param([], "measured", "do_not_speculate", id="no draft, measured"),
+        pytest.param([], "rule", "do_not_speculate", id="no draft, rules only"),
+    ],
+)
+def test_decisions(plans: list[Plan], evidence: str, action: str) -> None:
+    assert sp.decide(plans, evidence).action == action
+
+
+def test_the_decision_names_the_best_draft() -> None:
+    plans = [rated(1.2, 1.1, 1.3), rated(1.6, 1.3, 2.0), rated(1.9, 0.9, 3.0)]
+    assert sp.decide(plans, "measured").plan == 1
+    assert sp.decide(plans, "roofline").plan == 2
+
+
+def test_one_open_k_keeps_a_measurement_undecided() -> None:
+    rows = (sp.KRow(0, 1, 1, 1, 1), sp.KRow(1, 1.3, 0.99, 0.95, 1.03), sp.KRow(2, 1.6, 0.98, 0.8, 1.2))
+    plan = Plan(0, 1.0, Interval(1, 1, 1, 0.95), rows)
+    assert sp.decide([plan], "measured").action == "undecided"
+    given_k = plan._replace(num_spec_tokens=1, speedup=Interval(0.99, 0.95, 1.03, 0.95), fixed=True)
+    assert sp.decide([given_k], "measured").action == "do_not_speculate"
+
+
+@pytest.mark.parametrize(
+    ("plan", "prompts", "more"),
+    [
+        pytest.param(rated(1.25, 0.85, 1.65), 16, 48, id="twice as wide as allowed: four times the prompts"),
+        pytest.param(rated(0.85, 0.55, 1.15), 16, 20, id="from below"),
+        pytest.param(rated(1.25, 0.85, 1.65), None, None, id="not known what it rests on"),
+        pytest.param(rated(1.05, 0.9, 1.2), 16, None, id="at the margin itself no number decides"),
+    ],
+)
+def test_how_many_more_prompts_would_decide(plan: Plan, prompts: int | None, more: int | None) -> None:
+    decision = sp.decide([plan], "measured", num_prompts=prompts)
+    assert decision.action == "undecided"
+    assert decision.more_prompts == (more if more is None else pytest.approx(more, abs=1))
+
+
+# End to end.
+
+
+def test_end_to_end_counts_both_prefills() -> None:
+    times = step_times(0.1)
+    whole = sp.end_to_end(times, 4, 2.8, prefill=50, draft_prefill=5, num_tokens=280)
+    assert whole == pytest.approx(((50 + 280) / (55 + 100 * 1.4), 195.0, 330.0, 55.0, 50.0))
+    assert whole.speedup < sp.speedup(2.8, times, 4)
+    assert sp.end_to_end(times, 0, 1.0, prefill=50, draft_prefill=5, num_tokens=280).speedup == 1
+
+
+# Impossible values.
+
+
+@pytest.mark.parametrize(
+    ("call", "said", "allowed"),
+    [
+        pytest.param(lambda: mean_acceptance_length(1.2, 3), "1.2", "from 0 to 1", id="rate 1.2"),
+        pytest.param(lambda: mean_acceptance_length(-0.1, 3), "-0.1", "from 0 to 1", id="rate below 0"),
+        pytest.param(lambda: mean_acceptance_length(math.nan, 3), "nan", "from 0 to 1", id="rate NaN"),
+        pytest.param(lambda: mean_acceptance_length(True, 3), "True", "from 0 to 1", id="rate is a truth value"),
+        pytest.param(lambda: mean_acceptance_length(0.5, -1), "-1", "from 0 to 256", id="k below 0"),
+        pytest.param(lambda: mean_acceptance_length(0.5, 10**9), "1000000000", "from 0 to 256", id="k without end"),
+        pytest.param(lambda: mean_acceptance_length(0.5, 2.5), "2.5", "whole number", id="k is no whole number"),  # type: ignore[arg-type]
+        pytest.param(lambda: step_times(-0.1), "-0.1", "0 or more", id="negative draft cost"),
+        pytest.param(lambda: step_times(math.inf), "inf", "finite", id="endless draft cost"),
+        pytest.param(lambda: step_times(0.1, -1), "-1", "0 or more", id="negative verify cost"),
+        pytest.param(lambda: step_times(0.1, overhead=math.nan), "nan", "0 or more", id="overhead NaN"),
+        pytest.param(lambda: sp.length_from_positions([0.5, 1.5]), "position 2", "from 0 to 1", id="position rate"),
+        pytest.param(lambda: sp.length_from_positions([0.5], 2), "2", "from 0 to 1", id="k beyond the positions"),
+        pytest.param(
+            lambda: sp.length_from_positions([0.5, 0.6], conditional=False), "0.6", "never rise", id="marginal rises"
+        ),
+        pytest.param(lambda: sp.rate_from_length(5.5, 4), "5.5", "from 1 to 5", id="τ above k + 1"),
+        pytest.param(lambda: sp.rate_from_length(0.5, 4), "0.5", "from 1 to 5", id="τ below 1"),
+        pytest.param(lambda: sp.rate_from_length(1.0, 0), "0", "1 or more", id="τ at k = 0"),
+        pytest.param(lambda: sp.rate_from_draft_acceptance(1.1, 4), "1.1", "from 0 to 1", id="accepted over drafted"),
+        pytest.param(lambda: plan_of(0.5, 0.1, num_spec_tokens=9), "9", "from 0 to 8", id="given k beyond the reach"),
+        pytest.param(lambda: plan_of(0.5, 0.1, spread=-1), "-1", "0 or more", id="negative spread"),
+        pytest.param(lambda: sp.lengths_from_rate(Interval(0.5, -1, 1, 0.8)), "-1", "from 0 to 1", id="bound"),
+        pytest.param(
+            lambda: make_plan([Interval(1, 1, 1, 0.8), Interval(3, 1, 3, 0.8)], step_times(0.1)),
+            "k = 1",
+            "1 to 2",
+            id="more tokens than a step can emit",
+        ),
+        pytest.param(lambda: sp.checked_times(StepTimes(0, 1, 1, (0.0,))), "0", "above 0", id="target takes no time"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, (2.0,))), "v(1)", "same", id="v(1) is not t"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, ())), "verification", "v(1)", id="no v"),
+        pytest.param(lambda: sp.make_schedule([1.0], growing, 0), "max_num_seqs", "1 or more", id="batch 0"),
+        pytest.param(
+            lambda: sp.end_to_end(step_times(0.1), 4, 2.0, prefill=-1, draft_prefill=0, num_tokens=5),
+            "-1",
+            "0 or more",
+            id="negative prefill",
+        ),
+        pytest.param(lambda: sp.decide([], "measured", margin=-0.1), "-0.1", "0 or more", id="negative margin"),
+    ],
+)
+def test_impossible_values_are_named_with_what_is_allowed(call: Any, said: str, allowed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert said in caught.value.message
+    assert allowed in caught.value.hint
+
+
+@pytest.mark.parametrize("choice", sp.CHOICES, ids=lambda choice: choice.name)
+def test_every_choice_has_a_reason(choice: Any) -> None:
+    assert choice.why
