@@ -9,7 +9,7 @@ from functools import cached_property
 from draftpick.catalog import Catalog
 from draftpick.choices import ASCEND_PREFERENCE, ENGINE_PREFERENCE, RuleChoices
 from draftpick.models.profile import ModelProfile
-from draftpick.models.tokenizer import Relation, compare
+from draftpick.models.tokenizer import Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, verdict
@@ -108,13 +108,13 @@ def assess(
 
 
 def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relation | None:
-    """How the tokenizers relate; None where the proposal has none of its own."""
+    """How the tokenizers relate; None where the proposal has none of its own, or one is not known."""
     draft = proposal.draft
     if draft is None:
         return None
     ours, theirs = target.tokenizer, draft.tokenizer
     if ours is None or theirs is None:
-        return None
+        return rows_apart(target.vocab_size, draft.vocab_size)
     if ours.tokens is not None or theirs.tokens is not None or catalog.compares_here(ours, theirs):
         ours, theirs = (side if side.tokens is not None else catalog.full_tokenizer(side) for side in (ours, theirs))
     known = catalog.measured_relation(ours, theirs)

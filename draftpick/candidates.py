@@ -22,13 +22,17 @@ class Candidates:
 
 
 def named(names: Sequence[str], catalog: Catalog, resolve: Resolve) -> Iterator[Proposal]:
-    """The drafts a user asked about; a name may be a model or a published head."""
+    """The drafts a user asked about, each once; a name may be a model or a published head."""
+    seen = set()
     for name in names:
         head = catalog.head(name)
         if head is not None and catalog.model_id(name) is None:
-            yield Proposal(method=head.method, origin="given", head=head, draft=None)
+            proposal = Proposal(method=head.method, origin="given", head=head, draft=None)
         else:
-            yield given_model(resolve(name))
+            proposal = given_model(resolve(name))
+        if proposal.id not in seen:
+            seen.add(proposal.id)
+            yield proposal
 
 
 def given_model(draft: ModelProfile) -> Proposal:

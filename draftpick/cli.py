@@ -401,7 +401,10 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except Exception as error:  # the last resort: a bug must not look like bad input
         if os.environ.get("DRAFTPICK_DEBUG"):
-            raise
+            import traceback
+
+            traceback.print_exc()
+            sys.exit(BUG)
         _complain(
             f"this is a bug in draftpick {__version__}: {type(error).__name__}: {error}",
             "run again with DRAFTPICK_DEBUG=1 and report the traceback with the command you typed",

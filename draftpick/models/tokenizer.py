@@ -250,6 +250,14 @@ def compare(
     return facts.by_name()
 
 
+def rows_apart(target_rows: int | None, draft_rows: int | None) -> Relation | None:
+    """What embedding rows alone show: too far apart for padding, two vocabularies differ; None: they show nothing."""
+    if target_rows is None or draft_rows is None or abs(target_rows - draft_rows) <= LARGEST_PADDING:
+        return None
+    reason = f"{target_rows:,} rows against {draft_rows:,}: too far apart for padding; no ids were compared"
+    return Relation(kind="different", verified=False, reason=reason)
+
+
 def relation_key(target: Fingerprint, draft: Fingerprint) -> tuple[str, str] | None:
     """The columns `a_full` and `b_full` of the row of relations.csv that holds for two fingerprints, smaller first."""
     if not target.full or not draft.full or target.full == draft.full:
@@ -531,11 +539,9 @@ class _Facts(NamedTuple):
         if what is not None:
             reason = f"the ids of text are said to be the same ({what}); no fingerprint was compared"
             return Relation(kind="control_tokens", verified=False, reason=reason)
-        if None not in (self.target_rows, self.draft_rows):
-            target_rows, draft_rows = self.target_rows or 0, self.draft_rows or 0
-            if abs(target_rows - draft_rows) > LARGEST_PADDING:
-                reason = f"{target_rows:,} rows against {draft_rows:,}: too far apart for padding; no ids were compared"
-                return Relation(kind="different", verified=False, reason=reason)
+        apart = rows_apart(self.target_rows, self.draft_rows)
+        if apart is not None:
+            return apart
         missing = next(side for side in (target, draft) if not side.core)
         why = missing.notes[0] if missing.format == "code" and missing.notes else "no fingerprint of it is known"
         return Relation(kind="unknown", verified=False, reason=f"{missing.key}: {why}, so the ids cannot be compared")

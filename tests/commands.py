@@ -1,0 +1,77 @@
+"""Runs the command line: inside this process, or as a process of its own where pipes, signals or locales matter."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from draftpick.cli import main
+
+_LOOKED_AT = ("HF_", "HUGGINGFACE_", "MODELSCOPE_", "XDG_", "DRAFTPICK_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LC_")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON on stdout."""
+        found = json.loads(self.stdout)
+        assert isinstance(found, dict)
+        return found
+
+
+def environment(home: Path | None = None, **variables: str) -> dict[str, str]:
+    """A user who has no caches, no overlay and no network, unless `home` holds some."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_LOOKED_AT)}
+    nobody = {"HOME": str(home or "/home-of-nobody"), "HF_HUB_OFFLINE": "1", "LANG": "C.UTF-8"}
+    return {**kept, **nobody, **variables}
+
+
+def run(*arguments: str, home: Path | None = None, **variables: str) -> Answer:
+    """Run a command through its entry point, where errors become exit codes."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["draftpick", *arguments]),
+        mock.patch.dict(os.environ, environment(home, **variables), clear=True),
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+        pytest.raises(SystemExit) as left,
+    ):
+        main()
+    gc.enable()
+    code = left.value.code
+    return Answer(code if isinstance(code, int) else 0, stdout.getvalue(), stderr.getvalue())
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of a process."""
+    return [sys.executable, "-m", "draftpick", *arguments]
+
+
+def spawn(*arguments: str, home: Path | None = None, script: str | None = None, **variables: str) -> Answer:
+    """Run a command, or a script, as a process of its own."""
+    done = subprocess.run(
+        command(*arguments) if script is None else [sys.executable, "-c", script],
+        env=environment(home, **variables),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
