@@ -162,6 +162,56 @@ def check(
     _answer(advice.check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
 
 
+def plan(
+    acceptance_rate: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Chance that a drafted token is accepted.", show_default=False)
+    ] = None,
+    mean_acceptance_length: Annotated[
+        float | None, typer.Option(metavar="TOKENS", help="Tokens per step at k, the target's own included.")
+    ] = None,
+    draft_acceptance_rate: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Accepted / drafted at k, as engines log it.")
+    ] = None,
+    draft_cost: Annotated[
+        float | None,
+        typer.Option(metavar="RATIO", help="Time of a drafted token, in plain steps; 0 for n-gram lookup."),
+    ] = None,
+    verify_cost: Annotated[
+        float, typer.Option(metavar="RATIO", help="Time of a verification, in plain steps of the target.")
+    ] = 1.0,
+    overhead: Annotated[
+        float, typer.Option(metavar="RATIO", help="What a step with a draft adds, in plain steps of the target.")
+    ] = 0.0,
+    num_speculative_tokens: SpecTokens = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    no_color: NoColor = None,
+) -> None:
+    """Choose num_spec_tokens for an acceptance rate and costs that you type in."""
+    from draftpick.planning import plan_numbers
+    from draftpick.report import plan
+
+    numbers = plan_numbers(
+        acceptance_rate=acceptance_rate,
+        mean_acceptance_length=mean_acceptance_length,
+        draft_acceptance_rate=draft_acceptance_rate,
+        draft_cost=draft_cost,
+        verify_cost=verify_cost,
+        overhead=overhead,
+        num_spec_tokens=num_speculative_tokens,
+    )
+    if json or output_format is Format.json:
+        text = plan.document(numbers)
+    elif output_format is Format.markdown:
+        text = plan.markdown(numbers)
+    else:
+        text = plan.table(numbers, **_screen(no_color, output))
+    _write(text, output)
+    raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not exit_zero else 0)
+
+
 def rules(
     name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
     no_color: NoColor = None,
@@ -237,6 +287,7 @@ def catalog_add(
 COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "recommend": (recommend, "Choose", "draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend -tp 4"),
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
+    "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }
 CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {

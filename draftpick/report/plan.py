@@ -1,0 +1,127 @@
+"""A plan from typed-in numbers: sentence, table over k with a chart, JSON, Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from draftpick import __version__
+from draftpick.planning import Numbers
+from draftpick.report.json import SCHEMA_VERSION
+
+CHART_WIDTH = 32
+
+
+def sentence(numbers: Numbers) -> str:
+    """The decision in one sentence."""
+    plan, row = numbers.plan, numbers.plan.drafting
+    if numbers.decision.action == "speculate":
+        gain = f"{plan.speedup.value:.2f}× and {plan.mean_acceptance_length:.2f} tokens per step are expected"
+        return f"Speculate with num_spec_tokens = {plan.num_spec_tokens}: {gain} from the numbers given."
+    best = f"num_spec_tokens = {row.k} gives {row.speedup:.2f}×" if row is not None else "nothing drafts"
+    return f"Do not speculate: {best} from the numbers given."
+
+
+def table(numbers: Numbers, *, width: int | None, color: bool) -> str:
+    """The sentence, then a row for every k with its speed-up as a bar."""
+    rows = numbers.plan.by_k
+    most = max(row.speedup for row in rows)
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("k", "tokens per step", "speed-up"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("", no_wrap=True)
+    for row in rows:
+        chosen = row.k == numbers.plan.num_spec_tokens
+        bar = "█" * max(1, round(CHART_WIDTH * row.speedup / most))
+        style = "green" if row.speedup > 1 else "red" if row.speedup < 1 else "dim"
+        grid.add_row(
+            str(row.k),
+            f"{row.mean_acceptance_length:.2f}",
+            f"{row.speedup:.2f}×",
+            Text(bar + (" ◀" if chosen else ""), style=f"bold {style}" if chosen else style),
+        )
+    buffer = StringIO()
+    console = Console(file=buffer, width=width or 200, force_terminal=color, highlight=False, emoji=False, markup=False)
+    console.print(Text(sentence(numbers), style="bold"))
+    console.print()
+    console.print(grid)
+    console.print()
+    console.print(Text(_fine_print(numbers), style="dim"))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
+
+
+def markdown(numbers: Numbers) -> str:
+    """The same for a review."""
+    lines = [f"**{sentence(numbers)}**", "", "| k | tokens per step | speed-up |", "| ---: | ---: | ---: |"]
+    for row in numbers.plan.by_k:
+        mark = "**" if row.k == numbers.plan.num_spec_tokens else ""
+        lines.append(f"| {row.k} | {row.mean_acceptance_length:.2f} | {mark}{row.speedup:.2f}×{mark} |")
+    return "\n".join([*lines, "", _fine_print(numbers)]) + "\n"
+
+
+def document(numbers: Numbers) -> str:
+    """The JSON document, with the keys of an advice."""
+    plan = numbers.plan
+    decision = {
+        "action": numbers.decision.action,
+        "method": None,
+        "draft": None,
+        "num_spec_tokens": plan.num_spec_tokens if numbers.decision.action == "speculate" else 0,
+        "speedup": plan.speedup._asdict(),
+        "evidence": "rule",
+        "sentence": sentence(numbers),
+    }
+    candidate = {
+        "rank": 1,
+        "draft": None,
+        "method": None,
+        "viable": None,
+        "acceptance": {"rate": numbers.rate, "low": numbers.rate, "high": numbers.rate, "source": numbers.rate_from},
+        "cost": {
+            "c": numbers.times.draft,
+            "verify": list(numbers.times.verify),
+            "overhead": numbers.times.overhead,
+            "source": "as given, in plain steps of the target",
+        },
+        "plan": plan_values(numbers),
+        "break_even_rate": numbers.break_even,
+    }
+    whole = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "draftpick", "version": __version__},
+        "command": "plan",
+        "target": None,
+        "device": None,
+        "engine": None,
+        "decision": decision,
+        "candidates": [candidate],
+    }
+    return json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+
+
+def plan_values(numbers: Numbers) -> dict[str, Any]:
+    """A plan as plain values."""
+    plan = numbers.plan
+    rows: Sequence[Any] = plan.by_k
+    return {
+        "num_spec_tokens": plan.num_spec_tokens,
+        "mean_acceptance_length": plan.mean_acceptance_length,
+        "speedup": plan.speedup._asdict(),
+        "by_k": [row._asdict() for row in rows],
+        "schedule": [list(row) for row in plan.schedule],
+    }
+
+
+def _fine_print(numbers: Numbers) -> str:
+    k = numbers.plan.num_spec_tokens or 1
+    even = "no acceptance rate gains" if numbers.break_even is None else f"it gains above {numbers.break_even:.2f}"
+    return (
+        f"Acceptance rate {numbers.rate:.2f} {numbers.rate_from}, draft cost {numbers.times.draft:g} of a target step; "
+        f"at k = {k} {even}. Tokens per step count the target's own and assume independent acceptances, which errs upward."
+    )
