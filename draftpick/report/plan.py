@@ -123,5 +123,6 @@ def _fine_print(numbers: Numbers) -> str:
     even = "no acceptance rate gains" if numbers.break_even is None else f"it gains above {numbers.break_even:.2f}"
     return (
         f"Acceptance rate {numbers.rate:.2f} {numbers.rate_from}, draft cost {numbers.times.draft:g} of a target step; "
-        f"at k = {k} {even}. Tokens per step count the target's own and assume independent acceptances, which errs upward."
+        f"at k = {k} {even}. "
+        "Tokens per step count the target's own and assume independent acceptances, which errs upward."
     )
