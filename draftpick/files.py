@@ -305,8 +305,102 @@ class TokenizerRecord(_Sourced):
     control: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")], str] = {}
 
 
+class _Facts(BaseModel):
+    """A table of an engine file: what judging cannot do without; the rules that read the rest say what it means."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+Support = Literal["yes", "no", "experimental", "unknown"]
+VocabularyRule = Literal[
+    "equal-rows", "equal-rows-and-map", "token-text", "equal-rows-or-translate", "named-ids", "none"
+]
+Conditions = dict[str, Any]
+
+
+class OlderMethod(_Facts):
+    """An entry of `was` of a method."""
+
+    support: Support
+    note: str = ""
+
+
+class MethodFacts(_Facts):
+    """[methods.<name>]."""
+
+    support: Support
+    note: str = ""
+    max_num_spec_tokens: Positive | None = None
+    was: list[OlderMethod] = []
+
+
+class OlderVocabulary(_Facts):
+    """An entry of `was` of the vocabulary."""
+
+    until: Name
+    rule: VocabularyRule | None = None
+
+
+class Bridge(_Facts):
+    """[vocabulary.bridge]."""
+
+    name: Text
+
+
+class VocabularyFacts(_Facts):
+    """[vocabulary]."""
+
+    rule: VocabularyRule
+    max_size_difference: Small | None = None
+    first_compared_id: Small | None = None
+    bridge: Bridge | None = None
+    was: list[OlderVocabulary] = []
+
+    @model_validator(mode="after")
+    def _fits(self) -> VocabularyFacts:
+        if self.rule == "token-text" and None in (self.max_size_difference, self.first_compared_id):
+            raise ValueError("the rule token-text needs max_size_difference and first_compared_id")
+        return self
+
+
+class Limits(_Facts):
+    """[limits]."""
+
+    max_num_spec_tokens: Positive | None = None
+
+
+class Splits(_Facts):
+    """[tensor_parallel]."""
+
+    was: list[dict[str, Any]] = []
+
+
+class ExceptionFacts(_Facts):
+    """[[exceptions]]."""
+
+    verdict: Literal["refused", "care", "unknown"]
+    reason: Text
+    methods: list[Name] = []
+    target: Conditions = {}
+    draft: Conditions = {}
+    head: Conditions = {}
+    either: Conditions = {}
+    setting: Conditions = {}
+    device: Conditions = {}
+    pair: Conditions = {}
+
+    @model_validator(mode="after")
+    def _fits(self) -> ExceptionFacts:
+        subjects = (self.target, self.draft, self.head, self.either, self.setting, self.device, self.pair)
+        wanted = [value for conditions in subjects for value in conditions.values()]
+        for value in (part for one in wanted for part in (one if isinstance(one, list) else [one])):
+            if isinstance(value, str) and not re.fullmatch(r"!?([<>]=?\s*-?\d+(\.\d+)?|[^<>!].*|)", value):
+                raise ValueError(f"the condition {value!r} compares with no number")
+        return self
+
+
 class EngineFile(_Sourced):
-    """engines/<key>.toml: the header; the rules that read the rest say what it means."""
+    """engines/<key>.toml. See `draftpick.rules.engine_facts` for what its tables mean."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -314,6 +408,13 @@ class EngineFile(_Sourced):
     name: Name
     version: Name
     aliases: list[Name] = []
+    gguf: Literal["only", "some", "no"] | None = None
+    vocabulary: VocabularyFacts
+    methods: dict[Name, MethodFacts] = {}
+    limits: Limits = Limits()
+    tensor_parallel: Splits = Splits()
+    exceptions: list[ExceptionFacts] = []
+    builds: list[dict[str, Any]] = []
 
 
 class DeviceRecord(_Sourced):

@@ -276,7 +276,9 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 def test_other_files_of_an_overlay_are_checked(tmp_path: Path) -> None:
     overlay(
-        tmp_path, 'key = "other"\nname = "X"\nversion = "1"\nsource = "s"\nchecked = 2026-11-01\n', "engines/x.toml"
+        tmp_path,
+        'key = "other"\nname = "X"\nversion = "1"\nsource = "s"\nchecked = 2026-11-01\n[vocabulary]\nrule = "none"\n',
+        "engines/x.toml",
     )
     overlay(tmp_path, 'confidence = "sure"\nsource = "s"\nchecked = 2026-11-01\n', "tokenizers/t.toml")
     overlay(tmp_path, '[[device]]\nkey = "d"\nname = "D"\nsource = "s"\nchecked = 2026-11-01\n', "devices.toml")
