@@ -277,7 +277,7 @@ def catalog_add(
     from draftpick.files import add_to_overlay
 
     folder = catalog_folder or user_folder()
-    catalog, resolve = _sources({"catalog_folder": catalog_folder, "offline": offline})
+    catalog, resolve = _sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})
     path = add_to_overlay(resolve(model, revision), folder, catalog, model_id=model_id)
     typer.echo(f"written to {path}", err=True)
 
