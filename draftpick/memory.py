@@ -1,0 +1,855 @@
+"""Bytes on each device: weights, caches and workspace of a pair, and how many sequences are left room for.
+
+Plain arithmetic over profiles; no weights are read. What a number rests on that is no fact of the models stands in
+`draftpick.choices`, with its reason. A dimension that is not known gives None, never a guess.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import ceil, floor
+from typing import NamedTuple
+
+from draftpick.choices import GGUF_BITS, LIMITS, MEMORY, STORED_BITS
+from draftpick.errors import UsageError
+from draftpick.models.profile import Experts, LatentAttention, ModelProfile
+from draftpick.pair import DRAFT_FREE, Device, Head, Pair
+from draftpick.rules.engines_say import draft_must_split_alike
+
+_DELTA = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_moe"})
+"""Types whose recurrent layers are gated delta nets, and whose query projection is doubled by a gate."""
+_INDEXED = frozenset({"deepseek_v32", "glm_moe_dsa"})
+"""Types that keep the keys of a sparse index beside their latent cache."""
+_DELTA_WIDTH, _DELTA_KEYS, _DELTA_KERNEL = 128, 16 * 128, 4
+_CONV_KERNEL = 3
+_CONVOLUTION_BYTES = 2
+
+_EAGLE = frozenset({"eagle", "eagle3", "eagle3.1", "peagle"})
+_CACHELESS = frozenset({"medusa", "mlp_speculator", "mtp_assistant", *DRAFT_FREE})
+"""Methods that keep no keys and values of their own."""
+
+CACHE_BYTES: Mapping[str, float] = {
+    **dict.fromkeys(("auto", "bfloat16", "bf16", "float16", "f16", "fp16", "half"), 2.0),
+    **dict.fromkeys(("float32", "f32", "fp32", "float"), 4.0),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8"), 1.0),
+    # Blocks of 32 values and their scale.
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "q4_1": 20 / 32,
+    "q4_0": 18 / 32,
+    "iq4_nl": 18 / 32,
+}
+"""Bytes of one cached element by the name of the cache's type."""
+
+_PLAIN_BITS = {"bfloat16": 16.0, "float16": 16.0, "half": 16.0, "float32": 32.0, "float": 32.0}
+
+
+class Cache(NamedTuple):
+    """What one sequence keeps on one device, in bytes."""
+
+    full: float = 0.0
+    """For each token, in the layers that keep all of them."""
+    windowed: float = 0.0
+    """For each token of the window, in the layers that keep no more."""
+    window: int = 0
+    state: float = 0.0
+    """For a recurrent state, however long the sequence."""
+    known_until: int | None = None
+    """Tokens up to which this holds; None: any number."""
+
+    @property
+    def per_token(self) -> float:
+        """What one more token of a short sequence takes."""
+        return self.full + self.windowed
+
+    def of(self, tokens: int, states: int = 1) -> float | None:
+        """Bytes of a sequence; None where a longer one is not known. `states`: copies kept of the recurrent state."""
+        if self.known_until is not None and tokens > self.known_until:
+            return None
+        return self.full * tokens + self.windowed * min(tokens, self.window) + self.state * states
+
+
+class Parts(NamedTuple):
+    """Bytes on each device; they sum up to its memory. Unknown is None."""
+
+    target_weights: int | None = None
+    draft_weights: int | None = None
+    target_kv: int | None = None
+    """Of all sequences asked for, at the length asked for, drafted tokens included."""
+    draft_kv: int | None = None
+    verify_workspace: int | None = None
+    """Logits and probabilities of the rows that are verified at once."""
+    reserve: int | None = None
+    """What the engine leaves alone, and what it runs in."""
+    free: int | None = None
+    """Below zero: what is missing."""
+
+
+class Budget(NamedTuple):
+    """Whether a pair has room, and for how much."""
+
+    fits: bool | None
+    """The sequences asked for, all at the length asked for, have room at once; None where that is not known."""
+    per_device_bytes: Parts
+    max_num_seqs: int | None = None
+    """Sequences of the length asked for that have room at once; 0: not even one."""
+    max_num_seqs_without_draft: int | None = None
+    max_tokens: int | None = None
+    """Tokens that all sequences together may keep, at the length asked for."""
+    max_context: int | None = None
+    """Longest context at which the sequences asked for have room, at most the target's own; 0: none."""
+    min_tensor_parallel_size: int | None = None
+    """Fewest devices that hold what is asked for and divide the heads; None: none tried, or not known."""
+    notes: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------------- weights
+
+
+class Format(NamedTuple):
+    """Bits of the weights of a model."""
+
+    bits: float
+    plain: float
+    """Of the weights that are not quantised."""
+    kept: str
+    """What stays plain: nothing, matrices (embedding and lm_head) or all but experts."""
+
+
+def weight_format(
+    profile: ModelProfile, *, dtype: str | None = None, quantization: str | None = None, engine: str | None = None
+) -> Format | None:
+    """How the weights lie in memory, `quantization` being applied at load; None where a format is not known."""
+    plain = _plain_bits(dtype if dtype not in (None, "auto") else profile.dtype, dtype, engine)
+    name = quantization or profile.quantization
+    if plain is None:
+        return None
+    if name is None:
+        return Format(plain, plain, "nothing")
+    found = stored_bits(name)
+    if found is None:
+        return None
+    bits, whole = found
+    if whole:
+        return Format(bits, plain, "nothing")
+    sparse_only = profile.experts is not None and "mxfp4" in name.lower()
+    return Format(bits, plain, "all but experts" if sparse_only else "matrices")
+
+
+def _plain_bits(name: str | None, asked: str | None, engine: str | None) -> float | None:
+    if name is None:
+        return MEMORY["weight-bits"]
+    bits = _PLAIN_BITS.get(name)
+    return _choice("float32-bits", engine) if bits == 32 and asked in (None, "auto") else bits
+
+
+@lru_cache(maxsize=256)
+def stored_bits(quantization: str) -> tuple[float, bool] | None:
+    """Bits of a weight with its scales, and whether embedding and lm_head are stored so too; None: unknown format."""
+    name = quantization.lower()
+    bare = name.removeprefix("gguf-").removeprefix("ud-")
+    for choice in GGUF_BITS:
+        if bare.startswith(choice.name):
+            return choice.value, True
+    for choice in STORED_BITS:
+        if choice.name in name:
+            return choice.value, name.startswith(("mlx-", "gguf-"))
+    return None
+
+
+def weight_bytes(
+    profile: ModelProfile,
+    *,
+    tensor_parallel_size: int = 1,
+    dtype: str | None = None,
+    quantization: str | None = None,
+    engine: str | None = None,
+) -> int | None:
+    """Bytes of a model's weights on each device, without its MTP layers; None where they cannot be known.
+
+    Split are all matrices, embedding and lm_head by rows; copied to each device are KV projections beyond one head
+    per device, the down projections of latent attention and the routers of experts.
+    """
+    shape = weight_format(profile, dtype=dtype, quantization=quantization, engine=engine)
+    total = _stored(profile, shape, quantization)
+    if total is None:
+        return None
+    if tensor_parallel_size == 1:
+        return ceil(total)
+    each = (shape.plain if shape.kept == "all but experts" else shape.bits) / 8 if shape is not None else 2.0
+    copied = min(each * _copied_params(profile), total)
+    keys = min(each * _key_value_params(profile), total - copied)
+    heads = profile.num_key_value_heads or 1
+    share = ceil(heads / tensor_parallel_size) / heads
+    return ceil(copied + (total - copied - keys) / tensor_parallel_size + keys * share)
+
+
+def _stored(profile: ModelProfile, shape: Format | None, quantization: str | None) -> float | None:
+    """Bytes of the whole model on one device."""
+    if profile.weight_bytes is not None and quantization in (None, profile.quantization):
+        own = mtp_params(profile) or 0
+        inside = profile.has_mtp and (profile.params_total or 0) - (profile.params_text or 0) >= own / 2
+        return profile.weight_bytes - (own * shape.bits / 8 if inside and shape is not None else 0)
+    params = _loaded_params(profile)
+    if params is None or shape is None:
+        return None
+    plain = _plain_params(profile, shape.kept, params)
+    return None if plain is None else (plain * shape.plain + (params - plain) * shape.bits) / 8
+
+
+def _loaded_params(profile: ModelProfile) -> int | None:
+    """Parameters that serve without speculation: text decoder and towers, no MTP layers."""
+    text = profile.params_text
+    total = profile.params_total if "params_total" not in profile.uncertain else None
+    own = (mtp_params(profile) or 0) if profile.has_mtp else 0
+    if text is None:
+        return total - own if total is not None else None
+    if profile.modality == "text" or total is None:
+        return text
+    return max(total - own, text)
+
+
+def _plain_params(profile: ModelProfile, kept: str, params: int) -> int | None:
+    if kept == "nothing":
+        return 0
+    if kept == "all but experts":
+        experts = _expert_params(profile)
+        return max(params - experts, 0) if experts is not None else None
+    if profile.embedding_params is None or profile.tie_word_embeddings is None:
+        return None
+    return min(profile.embedding_params * (1 if profile.tie_word_embeddings else 2), params)
+
+
+def _expert_params(profile: ModelProfile) -> int | None:
+    experts, hidden, layers = profile.experts, profile.hidden_size, profile.num_hidden_layers
+    if experts is None or experts.width is None or hidden is None or layers is None:
+        return None
+    return (layers - experts.dense_layers) * experts.num_experts * 3 * hidden * experts.width
+
+
+def _key_value_params(profile: ModelProfile) -> int:
+    """Parameters of the KV projections, which come in whole heads."""
+    layers, hidden, heads = profile.num_hidden_layers, profile.hidden_size, profile.num_key_value_heads
+    if profile.latent is not None or layers is None or hidden is None or heads is None or profile.head_dim is None:
+        return 0
+    return (layers - (profile.recurrent_layers or 0)) * hidden * 2 * heads * profile.head_dim
+
+
+def _copied_params(profile: ModelProfile) -> int:
+    layers, hidden = profile.num_hidden_layers or 0, profile.hidden_size or 0
+    total = 0
+    if profile.latent is not None:
+        latent = profile.latent
+        total += layers * hidden * ((latent.q_lora_rank or 0) + latent.kv_lora_rank + latent.qk_rope_head_dim)
+    if profile.experts is not None:
+        total += (layers - profile.experts.dense_layers) * hidden * profile.experts.num_experts
+    return total
+
+
+# ---------------------------------------------------------------------- parameters of heads
+
+
+def mtp_params(profile: ModelProfile) -> int | None:
+    """Parameters of a model's own MTP layers, without matrices shared with it; None where not known.
+
+    A layer is one of the model's decoder layers behind a projection of two hidden states to one.
+    """
+    layers, hidden = profile.num_nextn_predict_layers, profile.hidden_size
+    if not layers or hidden is None:
+        return None if layers else 0
+    attention, feed_forward = _attention_params(profile, hidden), _feed_forward_params(profile, hidden)
+    if attention is not None and feed_forward is not None:
+        return layers * (attention + feed_forward + 2 * hidden * hidden)
+    if profile.modality == "text" and profile.params_total is not None and profile.params_text is not None:
+        return profile.params_total - profile.params_text if profile.params_total > profile.params_text else None
+    return None
+
+
+def medusa_params(hidden_size: int, vocab_size: int, heads: int, layers: int = 1) -> int:
+    """Parameters of Medusa heads: each has residual blocks of the hidden size and an lm_head of its own."""
+    return heads * (layers * (hidden_size * hidden_size + hidden_size) + vocab_size * hidden_size)
+
+
+def head_params(head: Head, target: ModelProfile) -> int | None:
+    """Parameters that a published head adds: as published, or by its method's formula; None where not known.
+
+    An EAGLE head without a published count is taken for one layer of its dense target's shape (to about 5 %).
+    """
+    if head.params is not None:
+        return head.params
+    hidden = head.hidden_size or target.hidden_size
+    if head.method == "medusa":
+        rows = head.vocab_size or target.vocab_size
+        heads = max(head.num_spec_tokens or 0, int(MEMORY["medusa-heads"]))
+        return medusa_params(hidden, rows, heads) if hidden is not None and rows is not None else None
+    if head.method == "mtp" and head.num_hidden_layers in (None, target.num_nextn_predict_layers):
+        return mtp_params(target) or None
+    if head.method in ("eagle", "eagle3") and hidden == target.hidden_size and target.experts is None:
+        return _eagle_params(head, target)
+    return None
+
+
+def _eagle_params(head: Head, target: ModelProfile) -> int | None:
+    hidden = target.hidden_size
+    if hidden is None or target.intermediate_size is None or target.latent is not None or target.model_type in _DELTA:
+        return None
+    heads, kv_heads, width = target.num_attention_heads, target.num_key_value_heads, target.head_dim
+    if heads is None or kv_heads is None or width is None:
+        return None
+    # EAGLE-3 feeds its layer embedding and hidden state side by side, and joins the states of three target layers.
+    third = head.method == "eagle3"
+    if third and head.draft_vocab_size is None:
+        return None
+    inputs = hidden * (2 if third else 1)
+    layer = inputs * width * (heads + 2 * kv_heads) + heads * width * hidden + 3 * hidden * target.intermediate_size
+    joined = hidden * hidden * (3 if third else 2)
+    return (head.num_hidden_layers or 1) * layer + joined + (head.draft_vocab_size or 0) * hidden
+
+
+def _attention_params(profile: ModelProfile, hidden: int) -> int | None:
+    heads = profile.num_attention_heads
+    if heads is None:
+        return None
+    if profile.latent is not None:
+        return _latent_params(profile.latent, heads, hidden)
+    if profile.num_key_value_heads is None or profile.head_dim is None:
+        return None
+    query, key = heads * profile.head_dim, profile.num_key_value_heads * profile.head_dim
+    gates = 2 if profile.model_type in _DELTA else 1
+    return hidden * (query * gates + 2 * key) + query * hidden
+
+
+def _latent_params(latent: LatentAttention, heads: int, hidden: int) -> int | None:
+    plain, value, rope = latent.qk_nope_head_dim, latent.v_head_dim, latent.qk_rope_head_dim
+    if plain is None or value is None:
+        return None
+    query = heads * (plain + rope)
+    asking = (hidden + query) * latent.q_lora_rank if latent.q_lora_rank else hidden * query
+    kept = hidden * (latent.kv_lora_rank + rope) + latent.kv_lora_rank * heads * (plain + value)
+    return asking + kept + heads * value * hidden
+
+
+def _feed_forward_params(profile: ModelProfile, hidden: int) -> int | None:
+    experts = profile.experts
+    if experts is None:
+        return 3 * hidden * profile.intermediate_size if profile.intermediate_size is not None else None
+    if experts.width is None:
+        return None
+    routed = experts.num_experts * (3 * hidden * experts.width + hidden)
+    return routed + 3 * hidden * _shared_width(experts, experts.width)
+
+
+def _shared_width(experts: Experts, width: int) -> int:
+    return experts.shared_width if experts.shared_width is not None else experts.shared * width
+
+
+# ---------------------------------------------------------------------- caches
+
+
+def cache_element_bytes(kv_cache_dtype: str | None) -> float:
+    """Bytes of one cached element; 16 bits where no type is named. Raises UsageError for an unknown one."""
+    size = CACHE_BYTES.get((kv_cache_dtype or "auto").lower())
+    if size is None:
+        raise UsageError(f"unknown KV cache type {kv_cache_dtype!r}", hint=f"Known: {', '.join(CACHE_BYTES)}.")
+    return size
+
+
+def kv_bytes_per_token(
+    profile: ModelProfile,
+    kv_cache_dtype: str | None = None,
+    tensor_parallel_size: int = 1,
+    *,
+    engine: str | None = None,
+) -> float | None:
+    """Bytes of KV cache that a token takes on each device (within the window of sliding layers); None: not known."""
+    found = cache(profile, kv_cache_dtype, tensor_parallel_size, engine=engine)
+    return found.per_token if found is not None else None
+
+
+def cache(
+    profile: ModelProfile,
+    kv_cache_dtype: str | None = None,
+    tensor_parallel_size: int = 1,
+    *,
+    engine: str | None = None,
+) -> Cache | None:
+    """What a sequence keeps on each device; None where layers, heads or the kind of attention are not known."""
+    element = cache_element_bytes(kv_cache_dtype)
+    layers, each = profile.num_hidden_layers, _layer_cache(profile, element, tensor_parallel_size, engine)
+    if layers is None or each is None or profile.attention not in ("full", "sliding", "hybrid", "recurrent"):
+        return None
+    if profile.attention == "sliding":
+        return _sliding_cache(profile, layers, each)
+    if profile.attention == "full":
+        return Cache(full=layers * each)
+    state = _state_bytes(profile, tensor_parallel_size)
+    if state is None or profile.recurrent_layers is None:
+        return None
+    return Cache(full=(layers - profile.recurrent_layers) * each, state=profile.recurrent_layers * state)
+
+
+def _sliding_cache(profile: ModelProfile, layers: int, each: float) -> Cache | None:
+    window, sliding = profile.sliding_window, profile.sliding_layers
+    if window is None:
+        return None
+    if sliding is None:
+        # Within the window it makes no difference which layers have one.
+        return Cache(full=layers * each, known_until=window)
+    return Cache(full=(layers - sliding) * each, windowed=sliding * each, window=window)
+
+
+def _layer_cache(profile: ModelProfile, element: float, devices: int, engine: str | None) -> float | None:
+    """Bytes of one token in one attention layer on each device."""
+    latent, heads = profile.latent, profile.num_attention_heads
+    if latent is not None:
+        if f"expanded-latent.{engine}" in MEMORY:
+            if heads is None or latent.qk_nope_head_dim is None or latent.v_head_dim is None:
+                return None
+            width = latent.qk_nope_head_dim + latent.qk_rope_head_dim + latent.v_head_dim
+            return ceil(heads / devices) * width * element
+        # One vector serves all heads, so each device keeps all of it.
+        index = MEMORY["index-bytes"] if profile.model_type in _INDEXED else 0
+        return (latent.kv_lora_rank + latent.qk_rope_head_dim) * element + index
+    if profile.num_key_value_heads is None or profile.head_dim is None:
+        return None
+    return ceil(profile.num_key_value_heads / devices) * 2 * profile.head_dim * element
+
+
+def _state_bytes(profile: ModelProfile, devices: int) -> float | None:
+    """Bytes of one recurrent layer's state on each device."""
+    if profile.model_type in _DELTA and profile.num_attention_heads is not None and profile.head_dim is not None:
+        # Values are as wide as the queries of the attention layers, keys alike in every published config.
+        values = profile.num_attention_heads * profile.head_dim
+        heads = ceil(values / _DELTA_WIDTH / devices)
+        convolved = (_DELTA_KERNEL - 1) * ceil((2 * _DELTA_KEYS + values) / devices)
+        return heads * _DELTA_WIDTH * _DELTA_WIDTH * MEMORY["state-bytes"] + convolved * _CONVOLUTION_BYTES
+    if profile.model_type == "lfm2" and profile.hidden_size is not None:
+        return (_CONV_KERNEL - 1) * ceil(profile.hidden_size / devices) * _CONVOLUTION_BYTES
+    return None
+
+
+def _cache_gap(profile: ModelProfile) -> str:
+    """Why the cache of a model is not known."""
+    if profile.attention == "unknown":
+        return f"the KV cache of {profile.name} is not known: how its layers attend was not read"
+    if profile.attention in ("hybrid", "recurrent"):
+        return f"the KV cache of {profile.name} is not known: its recurrent layers were not read"
+    if profile.attention == "sliding":
+        return f"the KV cache of {profile.name} is not known: its window, or which layers have it, was not read"
+    return f"the KV cache of {profile.name} is not known: heads or layers were not read"
+
+
+# ---------------------------------------------------------------------- what a proposal adds
+
+
+class _Load(NamedTuple):
+    """Weights and caches of a pair on each of `devices`."""
+
+    target_weights: int | None
+    draft_weights: int | None
+    target: Cache | None
+    draft: Cache | None
+
+
+class _Plan(NamedTuple):
+    """What is asked for, with the gaps filled in by choices."""
+
+    pair: Pair
+    engine: str | None
+    devices: int
+    draft_devices: int | None
+    length: int
+    sequences: int
+    drafted: int
+    kv_cache_dtype: str | None
+    memory: int | None
+    utilization: float
+
+    def usable(self, devices: int) -> float:
+        return (self.memory or 0) * self.utilization - _runtime(devices)
+
+
+def draft_tensor_parallel_size(pair: Pair, devices: int | None = None) -> int:
+    """On how many devices the draft is split: as its target where the engine wants it or its heads divide, else 1."""
+    size = devices or pair.setting.tensor_parallel_size
+    engine = pair.setting.engine
+    if size == 1 or draft_must_split_alike(pair):
+        return size
+    if pair.proposal.head is not None and engine is not None:
+        only = MEMORY.get(f"head-devices.{engine.key}")
+        if only is not None:
+            return int(only)
+    return size if _divides(pair.draft or pair.target, size) is not False else 1
+
+
+def _divides(profile: ModelProfile, devices: int) -> bool | None:
+    heads, kv_heads = profile.num_attention_heads, profile.num_key_value_heads
+    if devices == 1:
+        return True
+    if heads is None:
+        return None
+    if heads % devices or profile.latent is not None or kv_heads is None:
+        return heads % devices == 0
+    return kv_heads % devices == 0 or devices % kv_heads == 0
+
+
+def _load(plan: _Plan, devices: int) -> _Load:
+    pair, setting = plan.pair, plan.pair.setting
+    weights = weight_bytes(
+        pair.target,
+        tensor_parallel_size=devices,
+        dtype=setting.dtype,
+        quantization=setting.quantization,
+        engine=plan.engine,
+    )
+    kept = cache(pair.target, plan.kv_cache_dtype, devices, engine=plan.engine)
+    split = plan.draft_devices or draft_tensor_parallel_size(pair, devices)
+    return _Load(weights, _draft_weights(plan, split), kept, _draft_cache(plan, kept, split))
+
+
+def _draft_weights(plan: _Plan, devices: int) -> int | None:
+    """Bytes on each device that the proposal adds to the target's weights."""
+    pair = plan.pair
+    setting, target, head = pair.setting, pair.target, pair.proposal.head
+    if pair.method in DRAFT_FREE:
+        return 0
+    if pair.draft is not None:
+        return weight_bytes(
+            pair.draft,
+            tensor_parallel_size=devices,
+            dtype=setting.dtype,
+            quantization=setting.draft_quantization,
+            engine=plan.engine,
+        )
+    if head is not None:
+        params = head_params(head, target)
+        # Quantisation at load is not passed on to heads: they stay in 16 bits.
+        return ceil(params * 2 / devices) if params is not None else None
+    return _own_mtp_weights(plan, devices) if pair.method == "mtp" else None
+
+
+def _own_mtp_weights(plan: _Plan, devices: int) -> int | None:
+    target, setting = plan.pair.target, plan.pair.setting
+    params = mtp_params(target)
+    shape = weight_format(target, dtype=setting.dtype, quantization=setting.quantization, engine=plan.engine)
+    if not params or shape is None:
+        return None
+    copies = MEMORY.get(f"own-matrices.{plan.engine}", 0)
+    matrix = target.embedding_params
+    if copies and matrix is None:
+        return None
+    return ceil((params * shape.bits + copies * (matrix or 0) * shape.plain) / 8 / devices)
+
+
+def _draft_cache(plan: _Plan, target_cache: Cache | None, devices: int) -> Cache | None:
+    pair = plan.pair
+    element = MEMORY.get(f"draft-cache-bytes.{plan.engine}")
+    dtype = plan.kv_cache_dtype if element is None else "f16"
+    if pair.method in _CACHELESS:
+        return Cache()
+    if pair.draft is not None:
+        return cache(pair.draft, dtype, devices, engine=plan.engine)
+    layers = _head_layers(pair)
+    # An MTP layer attends as its target's layers do; of other heads this is known for ordinary attention only.
+    if layers is None or (pair.target.latent is not None and pair.method != "mtp"):
+        return None
+    each = _layer_cache(pair.target, cache_element_bytes(dtype), devices, plan.engine)
+    if each is None:
+        return None
+    return Cache(full=layers * each + _latent_copy(plan, target_cache))
+
+
+def _head_layers(pair: Pair) -> int | None:
+    head = pair.proposal.head
+    if pair.method == "mtp":
+        return pair.target.num_nextn_predict_layers or (head.num_hidden_layers if head is not None else None)
+    if head is None:
+        return None
+    return head.num_hidden_layers or (1 if head.method in _EAGLE else None)
+
+
+def _latent_copy(plan: _Plan, target_cache: Cache | None) -> float:
+    """Bytes per token of the second copy of the target's cache that some engines verify from."""
+    element = MEMORY.get(f"latent-copy-bytes.{plan.engine}")
+    latent, layers = plan.pair.target.latent, plan.pair.target.num_hidden_layers
+    if element is None or latent is None or layers is None or plan.pair.method != "mtp" or target_cache is None:
+        return 0.0
+    return max(layers * (latent.kv_lora_rank + latent.qk_rope_head_dim) * element, target_cache.full)
+
+
+# ---------------------------------------------------------------------- the budget
+
+
+def budget(
+    pair: Pair,
+    *,
+    memory: int | None = None,
+    kv_cache_dtype: str | None = None,
+    gpu_memory_utilization: float | None = None,
+    num_spec_tokens: int | None = None,
+    draft_tensor_parallel_size: int | None = None,
+) -> Budget:
+    """Whether a pair fits its devices, and how many sequences it leaves room for.
+
+    `memory`: bytes of one device, instead of what its row says the framework sees of it (nominal where nobody saw).
+    Raises UsageError for values that cannot be.
+    """
+    _check(pair, memory, gpu_memory_utilization, num_spec_tokens, draft_tensor_parallel_size)
+    plan = _plan(pair, memory, kv_cache_dtype, gpu_memory_utilization, num_spec_tokens, draft_tensor_parallel_size)
+    load = _load(plan, plan.devices)
+    parts = _parts(plan, load)
+    fits, room = _fits(plan, parts), _room(plan, load, plan.drafted)
+    return Budget(
+        fits=fits,
+        per_device_bytes=parts,
+        max_num_seqs=room,
+        max_num_seqs_without_draft=_room(plan, _alone(load), 0),
+        max_tokens=_max_tokens(plan, load),
+        max_context=_max_context(plan, load),
+        min_tensor_parallel_size=_fewest_devices(plan),
+        notes=(*_assumptions(plan), *_gaps(plan, load, parts), *_engine_notes(plan), *_shortage(plan, fits, room)),
+    )
+
+
+def _check(pair: Pair, memory: int | None, share: float | None, drafted: int | None, split: int | None) -> None:
+    setting = pair.setting
+    counts = {
+        "memory": memory,
+        "tensor_parallel_size": setting.tensor_parallel_size,
+        "draft_tensor_parallel_size": split,
+        "max_model_len": setting.max_model_len,
+        "max_num_seqs": setting.max_num_seqs,
+    }
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}", hint="It must be at least 1.")
+    for name, value in {"num_spec_tokens": drafted, "setting.num_spec_tokens": setting.num_spec_tokens}.items():
+        if value is not None and value < 0:
+            raise UsageError(f"{name} is {value}", hint="It must be at least 0.")
+    if share is not None and not 0 < share <= 1:
+        raise UsageError(f"gpu_memory_utilization is {share}", hint="It must be above 0 and at most 1.")
+
+
+def _plan(
+    pair: Pair,
+    memory: int | None,
+    kv_cache_dtype: str | None,
+    share: float | None,
+    drafted: int | None,
+    split: int | None,
+) -> _Plan:
+    setting, device = pair.setting, pair.setting.device
+    engine = setting.engine.key if setting.engine is not None else None
+    if share is None:
+        share = _choice("utilization", engine)
+        if device is not None:
+            share = min(share, MEMORY.get(f"utilization.{device.vendor}", share))
+    known = drafted if drafted is not None else setting.num_spec_tokens
+    return _Plan(
+        pair=pair,
+        engine=engine,
+        devices=setting.tensor_parallel_size,
+        draft_devices=split,
+        length=setting.max_model_len or _assumed_length(pair.target),
+        sequences=setting.max_num_seqs or 1,
+        drafted=known if known is not None else int(LIMITS["draft-length.assumed"]),
+        kv_cache_dtype=kv_cache_dtype,
+        memory=memory if memory is not None else device_memory(device),
+        utilization=share,
+    )
+
+
+def device_memory(device: Device | None) -> int | None:
+    """Bytes of a device as its framework shows them, nominal where nobody saw; None: not known."""
+    if device is None:
+        return None
+    return device.memory_seen_bytes or device.memory_bytes
+
+
+def _assumed_length(target: ModelProfile) -> int:
+    return min(int(MEMORY["context"]), target.max_position_embeddings or int(MEMORY["context"]))
+
+
+def _choice(name: str, engine: str | None) -> float:
+    return MEMORY.get(f"{name}.{engine}", MEMORY[name])
+
+
+def _runtime(devices: int) -> float:
+    return MEMORY["runtime"] if devices == 1 else MEMORY["runtime-split"]
+
+
+def _alone(load: _Load) -> _Load:
+    return load._replace(draft_weights=0, draft=Cache())
+
+
+def _parts(plan: _Plan, load: _Load) -> Parts:
+    tokens = plan.length + plan.drafted
+    target_kv = load.target.of(tokens, 1 + plan.drafted) if load.target is not None else None
+    draft_kv = load.draft.of(tokens, 1 + plan.drafted) if load.draft is not None else None
+    parts = Parts(
+        target_weights=load.target_weights,
+        draft_weights=load.draft_weights,
+        target_kv=_times(target_kv, plan.sequences),
+        draft_kv=_times(draft_kv, plan.sequences),
+        verify_workspace=_times(_workspace(plan, plan.drafted), plan.sequences),
+        reserve=None if plan.memory is None else ceil(plan.memory - plan.usable(plan.devices)),
+    )
+    taken = [value for value in parts[:6] if value is not None]
+    if plan.memory is None or len(taken) < 6:
+        return parts
+    return parts._replace(free=plan.memory - sum(taken))
+
+
+def _times(each: float | None, sequences: int) -> int | None:
+    return ceil(each * sequences) if each is not None else None
+
+
+def _workspace(plan: _Plan, drafted: int) -> float | None:
+    """Bytes that verifying one sequence takes: each device holds whole rows of the vocabulary."""
+    rows = plan.pair.target.vocab_size
+    return (drafted + 1) * rows * MEMORY["logit-bytes"] if rows is not None else None
+
+
+def _fits(plan: _Plan, parts: Parts) -> bool | None:
+    if plan.memory is None:
+        return None
+    known = [value for value in parts[:6] if value is not None]
+    # What is known may be too much already, whatever the rest takes.
+    if sum(known) > plan.memory:
+        return False
+    return True if len(known) == 6 else None
+
+
+def _per_sequence(plan: _Plan, load: _Load, length: int, drafted: int) -> float | None:
+    """Bytes that one more sequence takes on each device; None where not known."""
+    if load.target is None or load.draft is None:
+        return None
+    tokens, states = length + drafted, 1 + drafted
+    parts = (load.target.of(tokens, states), load.draft.of(tokens, states), _workspace(plan, drafted))
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _left(plan: _Plan, load: _Load) -> float | None:
+    """Bytes on each device that weights and runtime leave; None where not known."""
+    if plan.memory is None or load.target_weights is None or load.draft_weights is None:
+        return None
+    return plan.usable(plan.devices) - load.target_weights - load.draft_weights
+
+
+def _room(plan: _Plan, load: _Load, drafted: int) -> int | None:
+    left, each = _left(plan, load), _per_sequence(plan, load, plan.length, drafted)
+    if left is None or each is None:
+        return None
+    return max(floor(left / each), 0)
+
+
+def _max_tokens(plan: _Plan, load: _Load) -> int | None:
+    left, each = _left(plan, load), _per_sequence(plan, load, plan.length, plan.drafted)
+    if left is None or each is None:
+        return None
+    return max(floor(left / each * plan.length), 0)
+
+
+def _max_context(plan: _Plan, load: _Load) -> int | None:
+    left, longest = _left(plan, load), plan.pair.target.max_position_embeddings
+    if left is None or longest is None or _per_sequence(plan, load, longest, plan.drafted) is None:
+        return None
+    if not (load.target and load.draft) or load.target.windowed or load.draft.windowed:
+        return _search_context(plan, load, left / plan.sequences, longest)
+    empty = _per_sequence(plan, load, 0, plan.drafted) or 0.0
+    token = load.target.full + load.draft.full
+    free = left / plan.sequences - empty
+    if free < 0:
+        return 0
+    return longest if free >= token * longest else floor(free / token)
+
+
+def _search_context(plan: _Plan, load: _Load, left: float, longest: int) -> int:
+    low, high = 0, longest
+    while low < high:
+        middle = (low + high + 1) // 2
+        each = _per_sequence(plan, load, middle, plan.drafted)
+        if each is not None and each <= left:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _fewest_devices(plan: _Plan) -> int | None:
+    if plan.memory is None:
+        return None
+    alike = draft_must_split_alike(plan.pair)
+    whole = _load(plan, 1).target_weights or 0
+    for devices in range(1, int(MEMORY["max-devices"]) + 1):
+        divides = _divides(plan.pair.target, devices)
+        if divides and alike and plan.pair.draft is not None:
+            divides = _divides(plan.pair.draft, devices)
+        if divides is None:
+            return None
+        if not divides or whole / devices > plan.usable(devices):
+            continue
+        trial = plan._replace(devices=devices)
+        fits = _fits(trial, _parts(trial, _load(trial, devices)))
+        if fits is None:
+            return None
+        if fits:
+            return devices
+    return None
+
+
+# ---------------------------------------------------------------------- notes
+
+
+def _assumptions(plan: _Plan) -> list[str]:
+    setting, found = plan.pair.setting, []
+    if setting.max_model_len is None:
+        found.append(f"no length was asked for: {plan.length:,} tokens per sequence are budgeted")
+    if setting.max_num_seqs is None:
+        found.append("no number of sequences was asked for: one is budgeted")
+    if plan.memory is not None:
+        spare = _runtime(plan.devices) / 2**30
+        found.append(f"{spare:.2f} GiB per device for activations, graphs and communication are our estimate")
+    head = plan.pair.proposal.head
+    if head is not None and head.params is None and head_params(head, plan.pair.target) is not None:
+        found.append(f"the parameters of {head.id} are computed from its method and its target's shape")
+    for profile in (plan.pair.target, plan.pair.draft):
+        if profile is not None and profile.dtype is None and profile.quantization is None and setting.dtype is None:
+            found.append(f"the dtype of {profile.name} was not read: {MEMORY['weight-bits']:.0f} bits are assumed")
+    return found
+
+
+def _gaps(plan: _Plan, load: _Load, parts: Parts) -> list[str]:
+    pair, found = plan.pair, []
+    if plan.memory is None:
+        found.append("the memory of the device is not known: whether it fits is not either")
+    if load.target_weights is None:
+        found.append(f"the weights of {pair.target.name} are not known: parameters or storage format were not read")
+    if load.draft_weights is None:
+        found.append(f"the weights of {pair.proposal.label} are not known: parameters or storage format were not read")
+    if parts.target_kv is None:
+        found.append(_cache_gap(pair.target))
+    if parts.draft_kv is None:
+        unread = f"the KV cache of {pair.proposal.label} is not known: its layers, or how they attend, were not read"
+        found.append(_cache_gap(pair.draft) if pair.draft is not None else unread)
+    if parts.verify_workspace is None:
+        found.append(f"the rows of {pair.target.name}'s vocabulary are not known, nor what verifying takes")
+    return found
+
+
+def _engine_notes(plan: _Plan) -> list[str]:
+    pair, found = plan.pair, []
+    if pair.target.latent is not None and pair.method == "mtp" and f"latent-copy-bytes.{plan.engine}" in MEMORY:
+        found.append(f"{plan.engine} keeps a second cache of the target at 16 bits for MTP: it counts as the draft's")
+    if pair.proposal.origin == "target" and f"own-matrices.{plan.engine}" in MEMORY:
+        found.append(f"{plan.engine} loads embedding and lm_head a second time for the MTP layer")
+    if pair.target.attention in ("hybrid", "recurrent") and pair.target.recurrent_layers:
+        found.append("each sequence keeps one recurrent state more for each drafted token")
+    return found
+
+
+def _shortage(plan: _Plan, fits: bool | None, room: int | None) -> list[str]:
+    if fits is not False or not room:
+        return []
+    return [f"{room} of {plan.sequences} sequences of {plan.length:,} tokens have room at once: the rest wait"]
