@@ -242,7 +242,9 @@ MEMORY_TABLE: tuple[Choice, ...] = (
     Choice("max-devices", 64, "tensor parallelism over more is not tried: the next step is another model or format"),
     Choice("own-matrices.sglang", 2, "NEXTN holds its own embedding and lm_head while the pool is sized: issue 36452"),
     Choice("own-matrices.sglang-ascend", 2, "as SGLang"),
-    Choice("draft-cache-bytes.llama.cpp", 2, "llama-server keeps the draft's cache at f16 whatever is asked: issue 11200"),
+    Choice(
+        "draft-cache-bytes.llama.cpp", 2, "llama-server keeps the draft's cache at f16 whatever is asked: issue 11200"
+    ),
     Choice("latent-copy-bytes.llama.cpp", 2, "MTP on latent attention keeps a second cache at f16: unsloth pull 6447"),
     Choice("expanded-latent.transformers", 1, "it caches the expanded keys and values of latent attention"),
     Choice("head-devices.vllm-ascend", 1, "its page on speculation says to run EAGLE heads on one device"),
