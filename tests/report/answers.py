@@ -1,0 +1,148 @@
+"""Small answers built by hand: what a report shows of them depends on no catalogue and no rule."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from draftpick import __version__
+from draftpick.advice import Advice, decide
+from draftpick.assess import Assessment, Engines, rank
+from draftpick.models.profile import Lineage, ModelProfile
+from draftpick.models.tokenizer import Difference, Fingerprint, Relation
+from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
+from draftpick.rules import Finding
+
+DOCUMENTS = Path(__file__).parent / "documents"
+
+METHODS = {name: {"support": "yes"} for name in ("draft_model", "eagle3", "mtp", "ngram", "suffix")}
+STRICT = Engine("strict", "Strict", "2.0", {"version": "2.0", "vocabulary": {"rule": "equal-rows"}, "methods": METHODS})
+LOOSE = Engine("loose", "Loose", "b42", {"version": "b42", "vocabulary": {"rule": "none"}, "methods": METHODS})
+NPU = Device("toy-npu", "Toy NPU", "acme", memory_bytes=64 * 2**30, bf16=True)
+SAME = Relation("identical", verified=True, reason="all 1,000 ids mean the same", same_cut=True, same_ids=1000)
+OTHER = Relation(
+    "different",
+    verified=True,
+    reason="id 7 is 'a' in the target and '|' in the draft",
+    first_difference=Difference(7, "a", "|"),
+)
+
+
+def tokenizer(key: str = "toy") -> Fingerprint:
+    return Fingerprint(key=key, verified=True, named_ids=1000, highest_id=999, base_ids=990)
+
+
+def model(name: str, billions: float, **changes: Any) -> ModelProfile:
+    fields: dict[str, Any] = {
+        "id": name,
+        "origin": "catalogue",
+        "family": "Toy",
+        "generation": "2",
+        "variant": "instruct",
+        "architecture": "ToyForCausalLM",
+        "params_total": int(billions * 1e9),
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "vocab_size": 1024,
+        "tokenizer": tokenizer(),
+        "max_position_embeddings": 32768,
+        "dtype": "bfloat16",
+        "license": "apache-2.0",
+        "gated": False,
+        "lineage": Lineage(data="Toy 2"),
+    }
+    return ModelProfile(**{**fields, **changes})
+
+
+TARGET = model("maker/Toy-2-70B-Instruct", 70)
+
+
+def finding(rule: str, outcome: Any, message: str, weight: float = 5, score: float = 1, **more: Any) -> Finding:
+    return Finding(rule, outcome, message, {"seen": 1}, weight, score=score, **more)
+
+
+FITS = (
+    finding("tokenizer-identity", "ok", "The token ids agree: all 1,000 ids mean the same.", 10),
+    finding("size-ratio", "ok", "The target reads 10 times the parameters of its draft.", 6),
+    finding("depth", "skip", "The number of layers is not known on both sides."),
+)
+CAREFUL = (
+    *FITS[:1],
+    finding("size-ratio", "warn", "The target reads 2.0 times the parameters of its draft.", 6, 0.4),
+    finding("licence", "warn", "The pair is only as free as its stricter half.", 1, 0.5, ignored_because="for tests"),
+)
+WRONG = (finding("tokenizer-identity", "reject", "The vocabularies differ: id 7 is 'a' here and '|' there.", 10, 0),)
+
+
+def candidate(
+    proposal: Proposal,
+    findings: Sequence[Finding] = FITS,
+    relation: Relation | None = SAME,
+    score: float = 97.04,
+    setting: Setting | None = None,
+    target: ModelProfile = TARGET,
+) -> Assessment:
+    pair = Pair(target, proposal, setting or Setting(), relation if proposal.draft is not None else None)
+    return Assessment(pair, findings, score, 0.874, Engines(pair, (STRICT, LOOSE)))
+
+
+def drafted(name: str, billions: float, **changes: Any) -> Proposal:
+    return Proposal("draft_model", "catalogue", draft=model(name, billions, **changes))
+
+
+HEAD = Head(
+    "someone/EAGLE3-Toy-2-70B",
+    "eagle3",
+    TARGET.id,
+    params=900_000_000,
+    hidden_size=4096,
+    num_spec_tokens=5,
+    license="mit",
+)
+
+
+def answer(
+    *candidates: Assessment,
+    command: str = "recommend",
+    setting: Setting | None = None,
+    target: ModelProfile = TARGET,
+    left_out: dict[str, int] | None = None,
+) -> Advice:
+    ranked = rank(candidates)
+    return Advice(
+        command, target, setting or Setting(), decide(command, target, ranked), ranked, "2026-11-29", left_out or {}
+    )
+
+
+def recommended(engine: Engine | None = STRICT) -> Advice:
+    """A ranking with one of everything."""
+    setting = Setting(engine=engine, device=NPU, tensor_parallel_size=4, max_model_len=8192)
+    found = [
+        candidate(drafted("maker/Toy-2-7B-Instruct", 7), setting=setting),
+        candidate(drafted("maker/Toy-2-35B-Instruct", 35), CAREFUL, score=71.5, setting=setting),
+        candidate(Proposal("eagle3", "catalogue", head=HEAD, via="maker/Toy-2-70B"), score=90, setting=setting),
+        candidate(Proposal("ngram", "always"), (), score=0, setting=setting),
+        candidate(Proposal("suffix", "always"), (), score=0, setting=setting),
+        candidate(drafted("maker/Toy-3-7B", 7, tokenizer=tokenizer("toy-3")), WRONG, OTHER, 40, setting),
+        candidate(drafted("maker/Toy-3-1B", 1, tokenizer=tokenizer("toy-3")), WRONG, OTHER, 40, setting),
+        candidate(drafted("maker/Toy-2-0.5B", 0.5, vocab_size=1000), score=88, setting=setting),
+    ]
+    return answer(*found, setting=setting, left_out={"another vocabulary": 12, "not smaller than the target": 3})
+
+
+def checked() -> Advice:
+    """One pair that is rejected."""
+    setting = Setting(engine=STRICT)
+    pair = candidate(drafted("maker/Toy-3-7B", 7), (*WRONG, *CAREFUL[1:], *FITS[1:]), OTHER, 40, setting)
+    return answer(pair, command="check", setting=setting)
+
+
+def compare_document(name: str, text: str) -> None:
+    """Compare a whole document with the one on file; UPDATE_DOCUMENTS=1 writes it anew."""
+    path, text = DOCUMENTS / name, text.replace(__version__, "VERSION")
+    if os.environ.get("UPDATE_DOCUMENTS"):
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), "run the tests once with UPDATE_DOCUMENTS=1 and look at what it wrote"
+    assert text == path.read_text(encoding="utf-8")
