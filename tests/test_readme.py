@@ -1,0 +1,67 @@
+"""The README shows real output. UPDATE_DOCUMENTS=1 writes it anew."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"```console\n\$ (?P<command>draftpick [^\n]*)\n(?P<output>.*?)```\n", re.DOTALL)
+MOST_LINES = 40
+
+
+def shown(command: str) -> str:
+    """What the command prints on a terminal of 100 columns, cut where a README would tire its reader."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "XDG_CONFIG_HOME": os.devnull, "HF_HOME": os.devnull}
+    environment |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    reader, terminal = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", *shlex.split(command)], env=environment, stdout=terminal) as running:
+        os.close(terminal)
+        printed = b"".join(iter(lambda: _read(reader), b""))
+    os.close(reader)
+    assert running.returncode in (0, 1)
+    lines = printed.decode().replace("\r\n", "\n").splitlines()
+    return "\n".join([*lines[:MOST_LINES], *(["…"] if len(lines) > MOST_LINES else [])]) + "\n"
+
+
+def _read(reader: int) -> bytes:
+    try:
+        return os.read(reader, 65536)
+    except OSError:  # how Linux says that the other end was closed
+        return b""
+
+
+def blocks() -> list[re.Match[str]]:
+    return list(BLOCK.finditer(README.read_text(encoding="utf-8")))
+
+
+@pytest.mark.skipif("UPDATE_DOCUMENTS" not in os.environ, reason="writes the README")
+def test_write_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    README.write_text(
+        BLOCK.sub(lambda found: f"```console\n$ {found['command']}\n{shown(found['command'])}```\n", text),
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.parametrize("block", blocks(), ids=lambda found: found["command"])
+def test_the_readme_shows_what_is_printed(block: re.Match[str]) -> None:
+    assert block["output"] == shown(block["command"])
+
+
+def test_the_readme_names_every_exit_code() -> None:
+    assert re.findall(r"^\| (\d+) \|", README.read_text(encoding="utf-8"), re.MULTILINE) == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "70",
+        "130",
+    ]
