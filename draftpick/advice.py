@@ -15,6 +15,7 @@ PAYS_WHERE = {
     "ngram": "Needs no draft: copies what followed the same tokens in the prompt, so it pays where answers repeat it.",
     "suffix": "Needs no draft: a suffix tree of earlier answers, so it pays where answers repeat each other.",
 }
+KINDS = {"draft_model": "draft model", "pard": "draft model that drafts in parallel (PARD)"}
 FACTS_ONLY = "judged by facts alone: nothing was measured and no speed-up is predicted"
 
 
@@ -131,7 +132,8 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
     place = f" in {ranked[0].pair.setting.engine.key}" if ranked and ranked[0].pair.setting.engine else ""
     free = [found.proposal.label for found in ranked if found.proposal.method in DRAFT_FREE and found.viable]
     rest = (
-        f"what needs no draft is left: {' or '.join(free)}"
+        f"what needs no draft is left: {' or '.join(free)}; "
+        "beyond that, a head could be trained for it, or a small model given its vocabulary and trained on its answers"
         if free
         else "and no draft-free method is known to run there"
     )
@@ -142,6 +144,13 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
     proposal = best.proposal
     found = best.verdict
     place = f" in {found.engine}" + (" (with care)" if found.verdict == "care" else "") if found else ""
+    if best.ids_unknown:
+        why = best.relation.reason if best.relation is not None else "one tokenizer is not known"
+        sentence = (
+            f"Nothing is known against {proposal.label} in front of {target.id}{place}, but nothing says either that "
+            f"their token ids agree ({why}): compare the two tokenizers first ({FACTS_ONLY})."
+        )
+        return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
     k = num_spec_tokens(best)
     start = f" with num_spec_tokens = {k}" if k else ""
     if proposal.origin == "target":
@@ -150,7 +159,7 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
             f"a separate draft model is not what to look for here ({FACTS_ONLY})."
         )
     else:
-        kind = "draft model" if proposal.method == "draft_model" else f"{proposal.method} head"
+        kind = KINDS.get(proposal.method, f"{proposal.method} head")
         sentence = f"Put {proposal.label} in front of {target.id} as {kind}{place}{start} ({FACTS_ONLY})."
     return Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from draftpick.catalog import Catalog
 from draftpick.choices import ASCEND_PREFERENCE, ENGINE_PREFERENCE, RuleChoices
 from draftpick.models.profile import ModelProfile
-from draftpick.models.tokenizer import Relation, compare, rows_apart
+from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, verdict
@@ -45,6 +45,11 @@ class Assessment:
     def viable(self) -> bool:
         """No rule rejects, and the engine asked for (or at least one) takes the pair."""
         return not self.rejections and self.engines.taken_by is not None
+
+    @property
+    def ids_unknown(self) -> bool:
+        """Whether a draft with a vocabulary of its own was never compared with the target's."""
+        return self.pair.draft is not None and (self.relation is None or self.relation.kind == "unknown")
 
     @property
     def verdict(self) -> Verdict | None:
@@ -118,23 +123,62 @@ def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relati
     if ours.tokens is not None or theirs.tokens is not None or catalog.compares_here(ours, theirs):
         ours, theirs = (side if side.tokens is not None else catalog.full_tokenizer(side) for side in (ours, theirs))
     known = catalog.measured_relation(ours, theirs)
-    return compare(ours, theirs, target.vocab_size, draft.vocab_size, known=known)
+    found = compare(ours, theirs, target.vocab_size, draft.vocab_size, known=known)
+    return _through_kin(ours, theirs, catalog) or found if found.kind == "unknown" else found
+
+
+def _through_kin(ours: Fingerprint, theirs: Fingerprint, catalog: Catalog) -> Relation | None:
+    """What a tokenizer without fingerprint shows through one said to have its ids of text, where these differ."""
+    for mine in _stand_ins(ours, catalog):
+        for other in _stand_ins(theirs, catalog):
+            shown = compare(mine, other, None, None, known=catalog.measured_relation(mine, other))
+            if shown.kind == "different":
+                names = " and ".join(
+                    f"{kin.key}, whose ids of text {side.key} is said to have"
+                    for side, kin in ((ours, mine), (theirs, other))
+                    if side is not kin
+                )
+                return shown._replace(verified=False, reason=f"{shown.reason} (by {names})")
+    return None
+
+
+def _stand_ins(side: Fingerprint, catalog: Catalog) -> list[Fingerprint]:
+    """The tokenizer itself where it was read, else those read that are said to have its ids of text."""
+    if side.core is not None:
+        return [side]
+    kin = (catalog.tokenizer(said["key"]) for said in side.same_text_as)
+    return [found for found in kin if found is not None and found.core is not None]
 
 
 def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
-    """Viable ones first, by how well the facts fit; then what needs no draft; then the rejected ones."""
+    """Viable ones first: those whose token ids were never compared last of them; then what needs no draft, then the
+    rejected ones. Within these the facts decide.
+    """
     return sorted(assessments, key=_order)
+
+
+def _is_own_head(assessment: Assessment) -> bool:
+    """Whether it is a head trained for exactly this target, in an engine that simply accepts it."""
+    taken = assessment.verdict
+    if assessment.proposal.head is None or taken is None or taken.verdict != "accepted":
+        return False
+    return any(finding.rule == "head-target" and finding.outcome == "ok" for finding in assessment.findings)
 
 
 def _order(assessment: Assessment) -> tuple[object, ...]:
     proposal = assessment.proposal
     if proposal.method in DRAFT_FREE:
-        tier = 2
+        tier = 4
     elif not assessment.viable:
+        tier = 5
+    elif proposal.origin == "target":
+        # The target's own head was trained with it and costs one layer: nothing separate beats it on facts alone.
+        tier = 0
+    elif assessment.ids_unknown:
         tier = 3
     else:
-        # The target's own head was trained with it and costs one layer: nothing separate beats it on facts alone.
-        tier = 0 if proposal.origin == "target" else 1
+        # A head reads the target's hidden states: what was trained on this very target comes before separate models.
+        tier = 1 if _is_own_head(assessment) else 2
     size = proposal.draft.params_read if proposal.draft is not None else None
     return (
         tier,

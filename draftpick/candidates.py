@@ -112,20 +112,30 @@ def _why_not_worth_a_line(target: ModelProfile, traits: Sequence[Any], catalog: 
         return "not smaller than the target"
     if family is not None and family == target.family:
         return None
-    if vocab_size is not None and vocab_size == target.vocab_size:
+    shares = _shares_text(target, tokenizer, catalog)
+    if shares:
         return None
-    return None if _shares_text(target, tokenizer, catalog) else "another vocabulary"
+    if vocab_size is None or vocab_size != target.vocab_size:
+        return "another vocabulary"
+    # Equal rows alone are no sign of one vocabulary: what was compared and differs is shown, as it looks right.
+    known = tokenizer is not None and target.tokenizer is not None
+    return "never compared id by id" if known and shares is None else None
 
 
-def _shares_text(target: ModelProfile, key: str | None, catalog: Catalog) -> bool:
-    """Whether a catalogued tokenizer gives ordinary text the ids of the target's, as far as the catalogue knows."""
+def _shares_text(target: ModelProfile, key: str | None, catalog: Catalog) -> bool | None:
+    """Whether a catalogued tokenizer gives ordinary text the ids of the target's; None where nobody can tell."""
     own = target.tokenizer
     other = catalog.tokenizer(key) if key is not None else None
     if other is None or own is None:
-        return False
+        return None
     if own.core is not None and other.core is not None:
         return own.core == other.core
-    return own.key == other.key or (own.family is not None and own.family == other.family)
+    if own.key == other.key or (own.family is not None and own.family == other.family):
+        return True
+    for one, another in ((own, other), (other, own)):
+        if any(said["key"] in (another.key, another.family) for said in one.same_text_as):
+            return True
+    return None
 
 
 def _model_proposal(draft: ModelProfile, origin: str) -> Proposal:

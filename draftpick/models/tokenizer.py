@@ -533,18 +533,30 @@ class _Facts(NamedTuple):
         if target.key == draft.key or (target.family is not None and target.family == draft.family):
             kind, rows = self._kind_of_same()
             name = target.family or target.key
-            reason = f"both use {name}{rows}; probably, no fingerprint was compared"
+            reason = f"both use {name}{rows}; no fingerprint was compared"
             return Relation(kind=kind, verified=False, reason=reason, same_cut=same_cut(target, draft))
         what = self._said_to_be_same_text()
         if what is not None:
             reason = f"the ids of text are said to be the same ({what}); no fingerprint was compared"
             return Relation(kind="control_tokens", verified=False, reason=reason)
+        beyond = self._text_beyond_rows()
+        if beyond is not None:
+            return Relation(kind="different", verified=False, reason=beyond)
         apart = rows_apart(self.target_rows, self.draft_rows)
         if apart is not None:
             return apart
         missing = next(side for side in (target, draft) if not side.core)
         why = missing.notes[0] if missing.format == "code" and missing.notes else "no fingerprint of it is known"
         return Relation(kind="unknown", verified=False, reason=f"{missing.key}: {why}, so the ids cannot be compared")
+
+    def _text_beyond_rows(self) -> str | None:
+        """Why two vocabularies can't be one: a side names more ids of text than the other has rows."""
+        for side, rows in ((self.target, self.draft_rows), (self.draft, self.target_rows)):
+            # What a file counts as base may hold padding; a padded id has no name.
+            base = min((n for n in (side.base_ids, side.named_ids) if n is not None), default=None)
+            if base is not None and rows is not None and base > rows:
+                return f"{side.key} has {base:,} ids of text, more than the {rows:,} rows of the other side"
+        return None
 
     def _said_to_be_same_text(self) -> str | None:
         for one, other in ((self.target, self.draft), (self.draft, self.target)):
