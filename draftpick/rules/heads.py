@@ -64,7 +64,7 @@ def _by_name(target: ModelProfile, text: str, named: tuple[str, ...], evidence: 
     if kin == "tuning":
         return warn(f"{message}: a sibling, whose hidden states differ.", 0.4, certain=False, kin=kin, **evidence)
     if kin == "version":
-        return warn(f"{message}: another generation of one size.", 0.25, certain=False, kin=kin, **evidence)
+        return warn(f"{message}: another model of the same size.", 0.25, certain=False, kin=kin, **evidence)
     return reject(f"{message}: another {kin}.", kin=kin, **evidence)
 
 
@@ -98,7 +98,9 @@ def _parts(model_id: str) -> tuple[frozenset[str], frozenset[str], frozenset[str
 
 
 def _is_size(part: str) -> bool:
-    """Whether a part of a name is a size: 8b, 1.7b, a3b, 350m, 8x7b."""
+    """Whether a part of a name is a size: 8b, 1.7b, a3b, 350m, 8x7b, or a number of experts: 16e."""
+    if part[-1:] == "e":
+        return part[:-1].isdecimal()
     body = part[:-1].removeprefix("a").removeprefix("e").replace(".", "").replace("x", "")
     return part[-1:] in ("b", "m", "t") and body.isdecimal()
 
