@@ -181,7 +181,7 @@ def recurrent_state(pair: Pair) -> Outcome:
     if not sides:
         return ok("No layer holds a recurrent state.", **evidence)
     who = " and ".join(sides)
-    verb = "hold" if len(sides) > 1 else "holds"
+    verb = "both hold" if len(sides) > 1 else "holds"
     message = f"The {who} {verb} a recurrent state that must be rolled back when a guess is rejected"
     if pair.method == "mtp":
         return warn(f"{message}; engines made for its MTP layers do that.", 0.8, sides=sides, **evidence)

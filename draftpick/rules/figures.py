@@ -16,7 +16,7 @@ _BITS = (
 def count(parameters: float) -> str:
     """A number of parameters as people say it: 68M, 7.6B, 1.04T."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if parameters >= size:
+        if parameters >= size * 0.9995:  # what rounds to 1000M is 1B
             value = parameters / size
             return f"{value:.3g}{unit}" if value < 1000 else f"{value:.0f}{unit}"
     return f"{parameters:.0f}"
