@@ -155,6 +155,9 @@ class Catalog:
         for key, kind in _NESTED.items():
             if key in fields:
                 fields[key] = kind(**fields[key])
+        if stock := self._index["stock"].get(model_id):
+            lineage = fields.get("lineage", Lineage())
+            fields["lineage"] = lineage._replace(stock=stock[0], stock_generation=stock[1])
         fields["uncertain"] = frozenset(fields.get("uncertain", ()))
         fields["notes"] = tuple(fields.get("notes", ()))
         fields["made_for"] = tuple(fields.get("made_for", ()))

@@ -169,6 +169,7 @@ def _derive(index: Record) -> Record:
     """Look-up tables that depend on all rows."""
     models, heads = index["models"], index["heads"]
     index["names"] = _names(models)
+    index["stock"] = {key: stock for key in models if (stock := _stock(key, models, index["names"])) is not None}
     index["head_names"] = _names(heads)
     index["heads_by_target"] = {}
     for head_id, head in sorted(heads.items()):
@@ -181,6 +182,18 @@ def _derive(index: Record) -> Record:
             index["tokenizers_by_full"].setdefault(record["full"], key)
     index["date"] = max((str(record.get("checked", "")) for record in models.values()), default="")
     return index
+
+
+def _stock(model_id: str, models: Mapping[str, Record], names: Mapping[str, str]) -> list[str | None] | None:
+    """Family and generation of the oldest catalogued ancestor; None for a model that has none."""
+    seen = [model_id]
+    while base := models[seen[-1]].get("lineage", {}).get("base_model"):
+        base_id = names.get(base.lower())
+        if base_id is None or base_id in seen:
+            break
+        seen.append(base_id)
+    root = models[seen[-1]]
+    return [root.get("family"), root.get("generation")] if len(seen) > 1 else None
 
 
 def _names(records: Mapping[str, Record]) -> dict[str, str]:

@@ -953,7 +953,8 @@ def _model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
         if name == "tokenizer":
             value = _file_key(profile.tokenizer) if _has_own_record(profile.tokenizer) else value.key
         elif name in ("experts", "latent", "lineage"):
-            value = {key: part for key, part in value._asdict().items() if part is not None}
+            derived = ("stock", "stock_generation")
+            value = {key: part for key, part in value._asdict().items() if part is not None and key not in derived}
         elif name == "uncertain":
             value = sorted(value)
         elif name in ("notes", "made_for"):

@@ -297,7 +297,7 @@ def test_other_files_of_an_overlay_are_checked(tmp_path: Path) -> None:
         pytest.param(ModelProfile, ModelRecord, {"origin"}, id="model"),
         pytest.param(Experts, ExpertsRecord, set(), id="experts"),
         pytest.param(LatentAttention, LatentRecord, set(), id="latent attention"),
-        pytest.param(Lineage, LineageRecord, set(), id="lineage"),
+        pytest.param(Lineage, LineageRecord, {"stock", "stock_generation"}, id="lineage"),
         pytest.param(Fingerprint, TokenizerRecord, {"verified", "tokens"}, id="tokenizer"),
     ],
 )

@@ -85,6 +85,8 @@ def _copy_of(profile: ModelProfile, known: ModelProfile, *, certain: bool) -> Mo
         data=known.lineage.data,
         trained_tokens=known.lineage.trained_tokens,
         thinking=profile.lineage.thinking or known.lineage.thinking,
+        stock=known.lineage.stock,
+        stock_generation=known.lineage.stock_generation,
     )
     how = "its files name" if certain else "by name and shape,"
     note = f"{how} {known.id} of the catalogue"
@@ -117,6 +119,8 @@ def _descendant_of(profile: ModelProfile, base: ModelProfile) -> ModelProfile:
         data=own.data or base.lineage.data,
         trained_tokens=own.trained_tokens or base.lineage.trained_tokens,
         thinking=own.thinking or (base.lineage.thinking if same_weights else None),
+        stock=base.lineage.stock,
+        stock_generation=base.lineage.stock_generation,
     )
     return _taken(profile, base, taken, True, f"its files name {base.id} as its base")
 

@@ -42,6 +42,9 @@ class Lineage(NamedTuple):
     trained_tokens: str | None = None
     thinking: str | None = None
     """off, on (always thinks) or hybrid (switchable)."""
+    stock: str | None = None
+    """Family of the catalogued model that it goes back to through its base models; None: its own."""
+    stock_generation: str | None = None
 
 
 class ModelProfile(NamedTuple):

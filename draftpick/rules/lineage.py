@@ -48,23 +48,43 @@ def lineage(pair: Pair) -> Outcome:
     if target.family is None or draft.family is None:
         return skip("What both were trained on is not known.")
     evidence: Evidence = {"target": _origin(target), "draft": _origin(draft)}
+    if _stock(target) == _stock(draft) and (target.lineage.stock is not None or draft.lineage.stock is not None):
+        message = f"One stock: both go back to {_said(*_stock(target))}."
+        return ok(message, 0.9 if target.family == draft.family else 0.75, kind="one stock", **evidence)
     if target.family == draft.family:
         if target.generation is None or draft.generation is None:
             return ok(f"One family, {target.family}.", 0.8, certain=False, kind="family", **evidence)
         if target.generation == draft.generation:
             return ok(f"One family and generation: {_origin(target)}.", 0.95, kind="generation", **evidence)
         message = f"One family, two generations: the target is {_origin(target)}, the draft {_origin(draft)}."
-        return warn(message, 0.65, kind="other generation", **evidence)
-    if target.generation == draft.generation and _stock(target.family) == _stock(draft.family):
+        apart = _generations_apart(target.generation, draft.generation)
+        return warn(message, apart, kind="other generation", **evidence)
+    if target.generation == draft.generation and _line(target.family) == _line(draft.family):
         message = f"One stock, trained on for a subject: {_origin(target)} and {_origin(draft)}."
         return ok(message, 0.85, certain=False, kind="stock", **evidence)
     if draft.variant == "draft":
-        return ok(f"The draft is {_origin(draft)}, published to draft.", 0.7, kind="draft", **evidence)
+        trained = 0.95 if target.id in draft.made_for else 0.7  # trained on this target's answers: see made-for
+        return ok(f"The draft is {_origin(draft)}, published to draft.", trained, kind="draft", **evidence)
     message = f"Other pre-training: the target is {_origin(target)}, the draft {_origin(draft)}."
     return warn(message, 0.35, kind="other family", **evidence)
 
 
-def _stock(family: str) -> str:
+def _stock(model: ModelProfile) -> tuple[str | None, str | None]:
+    """Family and generation of what a model goes back to, or its own."""
+    origin = model.lineage
+    return (origin.stock, origin.stock_generation) if origin.stock is not None else (model.family, model.generation)
+
+
+def _generations_apart(one: str, other: str) -> float:
+    """0.4 … 0.65: the nearer generation is the better one, as far as their names are numbers."""
+    try:
+        distance = abs(float(one.partition("-")[0]) - float(other.partition("-")[0]))
+    except ValueError:
+        return 0.6
+    return max(0.65 - 0.05 * distance, 0.4)
+
+
+def _line(family: str) -> str:
     """A family's name without the subject it was trained on for."""
     for suffix in STOCKS:
         family = family.removesuffix(suffix)
@@ -77,7 +97,11 @@ def _descends(draft: ModelProfile, target: ModelProfile) -> bool:
 
 
 def _origin(model: ModelProfile) -> str:
-    return f"{model.family} {model.generation}" if model.generation is not None else str(model.family)
+    return _said(model.family, model.generation)
+
+
+def _said(family: str | None, generation: str | None) -> str:
+    return f"{family} {generation}" if generation is not None else str(family)
 
 
 @rule("tuning", "lineage", reads=("variant",))
@@ -201,6 +225,8 @@ def changed_target(pair: Pair) -> Outcome:
         return not_applicable("Nothing here was trained for another model.")
     origin, via = pair.target.lineage, pair.proposal.via
     how = origin.relation
+    if _made_for(pair):
+        return ok("The draft was made for the target as it is.")
     if via is None and not _changed_by_others(pair):
         return ok("The target was not changed by others.")
     base = via or origin.base_model
@@ -209,7 +235,7 @@ def changed_target(pair: Pair) -> Outcome:
         return ok(f"The target is a quantised copy of {base}, for which the draft is meant.", 0.9, **evidence)
     word = {
         "adapter": "an adapter on",
-        "distill": "distilled from",
+        "distill": "another model's knowledge distilled into",
         "merge": "a merge of",
         "finetune": "a fine-tune of",
     }
@@ -218,12 +244,21 @@ def changed_target(pair: Pair) -> Outcome:
 
 
 def _changed_by_others(pair: Pair) -> bool:
-    """Whether somebody else than its maker trained the target on, and the draft is not theirs too."""
+    """Whether somebody else than its maker trained the target on, and the draft does not come from there too."""
     origin, base = pair.target.lineage, pair.target.lineage.base_model
-    if pair.draft is None or base is None or origin.relation not in CHANGES:
+    if base is None or origin.relation not in CHANGES:
         return False
     owner = _owner(pair.target.id)
-    return owner not in (_owner(base), _owner(pair.draft.id)) and pair.draft.lineage.base_model != pair.target.id
+    if pair.draft is None:
+        return owner != _owner(base)
+    return owner not in (_owner(base), _owner(pair.draft.id), _owner(pair.draft.lineage.base_model or ""))
+
+
+def _made_for(pair: Pair) -> bool:
+    """Whether the draft or head was published for exactly this target."""
+    if pair.draft is not None:
+        return pair.target.id in pair.draft.made_for
+    return pair.proposal.head is not None and pair.target.id in targets_of(pair.proposal.head.target)
 
 
 def _owner(model_id: str) -> str:
