@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from draftpick.catalog import Catalog
-from draftpick.choices import ASCEND_PREFERENCE, ENGINE_PREFERENCE, RuleChoices
+from draftpick.choices import APPLE_PREFERENCE, ASCEND_PREFERENCE, ENGINE_PREFERENCE, USUAL_ENGINES, RuleChoices
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
@@ -78,11 +78,17 @@ class Engines:
 
     @cached_property
     def taken_by(self) -> Verdict | None:
-        """The asked engine if it takes the pair; without one, the first that accepts, else takes with care."""
+        """The asked engine if it takes the pair; without one, the first usual one that accepts, else takes with care,
+        else one of the others.
+        """
         if self._pair.setting.engine is not None:
             return self.asked if self.asked is not None and self.asked.verdict in TAKEN else None
+        usual, others = preferred(self._engines, self._pair.setting.device)
+        return self._first_of(usual) or self._first_of(others)
+
+    def _first_of(self, engines: Iterable[Engine]) -> Verdict | None:
         careful = None
-        for engine in preferred(self._engines, self._pair.setting.device):
+        for engine in engines:
             found = verdict(self._pair, self._pair.relation, engine)
             if found.verdict == "accepted":
                 return found
@@ -91,16 +97,18 @@ class Engines:
         return careful
 
 
-def preferred(engines: Iterable[Engine], device: Device | None) -> list[Engine]:
-    """Engines in the order in which one is named where the user named none."""
-    order = (
-        (*ASCEND_PREFERENCE, *ENGINE_PREFERENCE)
-        if device is not None and device.vendor == "huawei"
-        else ENGINE_PREFERENCE
-    )
-    return sorted(
+def preferred(engines: Iterable[Engine], device: Device | None) -> tuple[list[Engine], list[Engine]]:
+    """Engines in the order in which one is named where the user named none: the device's usual ones, and the others."""
+    vendor = device.vendor if device is not None else None
+    first = {"huawei": ASCEND_PREFERENCE, "apple": APPLE_PREFERENCE}.get(vendor or "", ())
+    order = (*first, *ENGINE_PREFERENCE)
+    ranked = sorted(
         engines, key=lambda engine: (order.index(engine.key) if engine.key in order else len(order), engine.key)
     )
+    usual = first or USUAL_ENGINES
+    return [engine for engine in ranked if engine.key in usual], [
+        engine for engine in ranked if engine.key not in usual
+    ]
 
 
 def assess(

@@ -85,6 +85,10 @@ ENGINE_PREFERENCE = (
     "mlx",
 )
 """Which engine an answer holds for where none was named: the one most people serve with comes first."""
+USUAL_ENGINES = frozenset({"vllm", "sglang", "llama.cpp"})
+"""Named before others accept a pair more readily: nobody changes to a rare engine for the sake of a draft."""
+APPLE_PREFERENCE = ("mlx", "llama.cpp")
+"""The same on an Apple device."""
 ASCEND_PREFERENCE = ("vllm-ascend", "sglang-ascend", "xllm", "mindie")
 """The same on an Ascend device."""
 
