@@ -174,6 +174,11 @@ def test_k_is_zero_where_nothing_gains(rate: float, cost: float, verify: float, 
         assert k == 0
 
 
+@pytest.mark.parametrize("value", [1.5, 1.99, 3.98])
+def test_two_percent_below_the_best_is_still_near(value: float) -> None:
+    assert sp.choose([0.5, value, value / 0.98]) == 1
+
+
 @given(rate=RATES, cost=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
 def test_one_token_gains_when_the_rate_exceeds_what_it_costs(
     rate: float, cost: float, verify: float, overhead: float
