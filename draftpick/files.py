@@ -973,11 +973,17 @@ def _model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
 
 
 def _has_own_record(tokenizer: Fingerprint | None) -> bool:
-    return tokenizer is not None and tokenizer.key.startswith("file:")
+    """Whether it was read from a file: a catalogued record of the same ids was not read from this model."""
+    return tokenizer is not None and (tokenizer.tokens is not None or tokenizer.key.startswith("file:"))
 
 
 def _file_key(tokenizer: Fingerprint | None) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", tokenizer.key if tokenizer else "")
+    if tokenizer is None:
+        return ""
+    key = tokenizer.key
+    if tokenizer.full and not key.startswith("file:"):
+        key = f"file:{tokenizer.full[:16]}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", key)
 
 
 def _write_tokenizer(tokenizer: Fingerprint | None, profile: ModelProfile, folder: Path) -> None:

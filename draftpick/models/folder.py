@@ -55,7 +55,7 @@ def profile_from_folder(
     profile = profile._replace(tokenizer=_tokenizer(folder, catalog))
     profile = _with_card(profile, card or read_card(folder / "README.md"), config)
     own_ids = [id] if origin in ("cache", "hub") else []
-    return with_counts(with_kin(profile, own_ids, [] if own_ids else [folder.name], catalog))
+    return with_counts(with_kin(with_counts(profile), own_ids, [] if own_ids else [folder.name], catalog))
 
 
 def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelProfile:
@@ -72,7 +72,7 @@ def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelPro
     names = names_of_source(header.metadata)
     own_ids = [name for name in names if hub_id(name)]
     titles = [name for name in names if name not in own_ids]
-    return with_counts(with_kin(profile, own_ids, titles or [path.stem], catalog))
+    return with_counts(with_kin(with_counts(profile), own_ids, titles or [path.stem], catalog))
 
 
 def with_counts(profile: ModelProfile) -> ModelProfile:
