@@ -95,6 +95,38 @@ ASCEND_PREFERENCE = ("vllm-ascend", "sglang-ascend", "xllm", "mindie")
 WEIGHTS: Mapping[str, float] = {choice.name: choice.value for choice in TABLE if "." not in choice.name}
 LIMITS: Mapping[str, float] = {choice.name: choice.value for choice in TABLE if "." in choice.name}
 
+COST_TABLE: tuple[Choice, ...] = (
+    # What a pass costs where neither the device's nor the engine's file says, nor measurements were there to fit.
+    Choice("memory", 0.8, "share of the bandwidth that reading weights reaches on most devices"),
+    Choice("compute", 0.3, "share of the peak that a pass over a few positions reaches: its matrices are thin"),
+    Choice("prefill", 0.6, "share of the peak over a whole prompt"),
+    Choice("unpacking", 1.3, "quantised weights are unpacked before they are multiplied"),
+    Choice("fewest_bits", 4.8, "below, unpacking costs what the shorter reading saves: Q2 and Q3 run no faster than Q4"),
+    Choice("launch_per_layer", 0.00005, "seconds: an engine that nobody timed, between graphs and a Python loop"),
+    Choice("launch_per_expert", 0.0, "engines with grouped experts launch one kernel for all of them"),
+    Choice("plain_layer", 0.5, "share of a Llama layer's kernels: about 15 against 35 without rotary, gate, RMS norm"),
+    Choice("per_token", 0.0005, "seconds of scheduling and sampling per plain step"),
+    Choice("per_step", 0.002, "seconds: rejection sampling and the loss of overlapped scheduling"),
+    Choice("per_draft_token", 0.0005, "seconds of sampling per drafted token"),
+    Choice("per_translation", 0.004, "seconds: text out of one tokenizer and into the other"),
+    Choice("cache_factor", 1, "a paged cache is read once, at the bandwidth of the weights"),
+    Choice("all_reduce", 0.00002, "seconds of one all-reduce of a few rows; a layer does two"),
+    Choice("context", 1024, "tokens per sequence where no lengths are given: a chat turn"),
+    Choice("launch_bound", 0.5, "more than this share of a draft pass in launches makes its size irrelevant"),
+)
+"""What the roofline assumes; see cost.py."""
+
+PRIOR_TABLE: tuple[Choice, ...] = (
+    Choice("num_spec_tokens", 5, "drafted tokens where neither the user nor the engine says"),
+    Choice("heuristic_longest", 30, "the heuristic schedule has no bound of its own; longer drafts are not seen"),
+    Choice("closest", 2.5, "e-folds of size and other model names within which a published row is near a pair"),
+    Choice("unknown_relation", 1.5, "times the spread where nobody compared the tokenizers"),
+)
+"""What the acceptance estimator assumes; see acceptance.py."""
+
+COSTS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in COST_TABLE})
+PRIORS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PRIOR_TABLE})
+
 
 def choices_of(rule: str) -> tuple[Choice, ...]:
     """The weight and the limits of one rule, with their reasons."""

@@ -18,6 +18,15 @@ class Device(NamedTuple):
     bf16: bool | None = None
     fp8: bool | None = None
     source: str = ""
+    memory_seen_bytes: int | None = None
+    """What the framework reports as the total, which an engine's fraction applies to."""
+    bandwidth: float | None = None
+    """Bytes per second."""
+    peak_fp16: float | None = None
+    """Dense operations per second of the matrix units."""
+    compute_efficiency: float | None = None
+    memory_efficiency: float | None = None
+    devices_per_node: int | None = None
 
 
 class Engine(NamedTuple):

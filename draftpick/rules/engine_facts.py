@@ -251,6 +251,12 @@ def _resolve(engine: Engine) -> Table:
     )
 
 
+def in_version(engine: Engine, table: str) -> Mapping[str, Any]:
+    """A plain table of the engine's file, with the older values that hold for the engine's version; empty: none."""
+    row = engine.facts.get(table)
+    return _with_was(row, _Clock(engine.facts, engine.version)) if isinstance(row, Mapping) else {}
+
+
 def _with_was(row: Mapping[str, Any], clock: _Clock) -> Mapping[str, Any]:
     """A table with the parameters of the version put over the current ones."""
     for older in row.get("was", ()):

@@ -1,0 +1,385 @@
+"""What to expect of a pair before anybody measured it: the acceptance rate, its interval, and what it rests on.
+
+The estimator is a logistic line through published measurements, with a handful of facts of the pair as its inputs
+(`features`). Its coefficients are written by `make fit` into catalog/acceptance.json. Plain arithmetic.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from draftpick.choices import PRIORS
+from draftpick.errors import UsageError
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Engine, Pair
+from draftpick.rules.engine_facts import in_version
+from draftpick.rules.figures import bits_per_weight
+
+LEVEL = 0.80
+"""Level of every predicted interval."""
+Z = 1.2816
+"""Half-width of an interval of that level, in standard deviations."""
+WORKLOADS = ("chat", "code", "math", "summarization", "translation", "extraction")
+
+
+class Acceptance(NamedTuple):
+    """The acceptance to expect of a pair that nobody has measured."""
+
+    rate: float
+    """α: the chance that a drafted token is accepted, all earlier ones having been."""
+    low: float
+    high: float
+    level: float = LEVEL
+    source: str = ""
+    """One sentence."""
+    rests_on: tuple[str, ...] = ()
+    """Ids of the published rows that stand closest, best first."""
+    tau: float | None = None
+    """Tokens per step including the target's own, where the method was published with it (heads, n-gram)."""
+    drafted: int | None = None
+    """The number of drafted tokens that `tau` holds for."""
+    own_rate: float | None = None
+    """The rate with a target of the draft's own kind: what the draft's confidence goes by."""
+    log_error: tuple[float, float] | None = None
+    """10 % and 90 % points of log(measured / predicted speed-up) of such pairs, held out by source."""
+
+
+class Drafting(NamedTuple):
+    """How an engine decides how far to draft."""
+
+    num_spec_tokens: int
+    """The most tokens drafted before a verification."""
+    stop: str = "fixed"
+    """fixed, heuristic (2 more after a full hit, else 1 fewer) or confidence (ends where the draft is unsure)."""
+    threshold: float = 0.0
+    """Probability below which a confidence stop ends the draft."""
+    keeps: bool = True
+    """The unsure token is kept as the last one (transformers), or dropped (llama.cpp)."""
+    samples: bool = False
+    """The draft samples with the request's temperature, and speculative sampling accepts (transformers)."""
+
+
+class Step(NamedTuple):
+    """What one step is expected to do."""
+
+    tau: float
+    """Tokens emitted, the target's own included."""
+    drafted: float
+    """Tokens given to the verification."""
+    passes: float
+    """Passes of the draft; one more than `drafted` where a dropped token ended it."""
+
+
+def prior(
+    pair: Pair,
+    workload: str | None = None,
+    temperature: float | None = None,
+    *,
+    model: Mapping[str, Any] | None = None,
+) -> Acceptance | None:
+    """The acceptance to expect of `pair`; None where sizes are not known, or nothing was published for the method.
+
+    `workload` is one of WORKLOADS, `temperature` that of the request (0: greedy); not given, they are unknown and a
+    mixed workload is assumed, greedy. `model` is a fitted model; the catalogue's where none is given.
+    Raises UsageError for an unknown workload or an impossible temperature.
+    """
+    heat = _checked(workload, temperature if temperature is not None else pair.setting.temperature)
+    known = model if model is not None else fitted()
+    if pair.draft is None:
+        return _published(pair, workload, known)
+    inputs = features(pair, workload, heat)
+    if inputs is None:
+        return None
+    coefficients: Mapping[str, float] = known["rate"]
+    logit = logit_of(inputs, coefficients)
+    spread = known["spread"]["rate"] * (PRIORS["unknown_relation"] if _uncompared(pair) else 1.0)
+    rests_on = _closest(pair, inputs, known["rows"])
+    return Acceptance(
+        rate=logistic(logit),
+        low=logistic(logit - Z * spread),
+        high=logistic(logit + Z * spread),
+        source=_sentence(pair, inputs, rests_on, known),
+        rests_on=tuple(row for row, _ in rests_on),
+        own_rate=logistic(logit_of(own(inputs), coefficients)),
+        log_error=_error(pair, known),
+    )
+
+
+def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) -> dict[str, float] | None:
+    """The facts of a pair that the estimator weighs, by name; None where a model's parameters are not known."""
+    target, draft = pair.target, pair.draft
+    if draft is None:
+        return None
+    ours, theirs = _params(target), _params(draft)
+    if ours is None or theirs is None:
+        return None
+    other_ids = translates(pair)
+    kinship = kin(target, draft)
+    inputs = {
+        "constant": 1.0,
+        "draft size": math.log(theirs / 1e9),
+        "size ratio": math.log(max(ours / theirs, 1.0) / 10),
+    }
+    if other_ids:
+        inputs["other tokenizer"] = 1.0
+    if kinship in ("other", "changed"):
+        inputs["other lineage" if kinship == "other" else "changed target"] = 1.0
+    if target.variant == "reasoning":
+        inputs["reasoning target"] = 1.0
+    if target.variant == "base":
+        inputs["base target"] = 1.0
+    if workload is not None:
+        inputs[workload] = 1.0
+        if "coder" in (draft.variant or "") and workload not in ("code", "math"):
+            inputs["coder on other ground"] = 1.0
+    noise = 0.0
+    for model, chosen in ((target, pair.setting.quantization), (draft, pair.setting.draft_quantization)):
+        bits = bits_of(chosen or model.quantization, model.dtype)
+        noise += 2.0 ** -bits if bits is not None else 0.0
+    inputs["quantisation"] = 10 * noise
+    if temperature:
+        sampled = drafting_of(pair.setting.engine).samples
+        inputs["temperature, sampled draft" if sampled else "temperature, greedy draft"] = min(temperature, 1.5)
+    return inputs
+
+
+ESTRANGED = frozenset({"other tokenizer", "other lineage", "changed target"})
+"""Facts that part a draft from its target without making it less sure of itself."""
+
+
+def own(inputs: Mapping[str, float]) -> dict[str, float]:
+    """The facts as they would be with a target of the draft's own kind."""
+    return {name: value for name, value in inputs.items() if name not in ESTRANGED}
+
+
+def logit_of(inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
+    """The estimator: logit of the acceptance rate."""
+    return sum(coefficients.get(name, 0.0) * value for name, value in inputs.items())
+
+
+def kin(target: ModelProfile, draft: ModelProfile) -> str:
+    """How the two are related by origin: same, changed (the target was trained on since), other, or unknown."""
+    bases = {target.id, target.lineage.base_model} - {None}
+    if draft.lineage.base_model in bases and draft.lineage.relation in ("distill", "pruned"):
+        return "same"
+    if target.id in draft.made_for:
+        return "same"
+    if target.family is None or draft.family is None:
+        return "unknown"
+    if target.lineage.data is not None and target.lineage.data == draft.lineage.data:
+        return "same"
+    if _stock(target.family) == _stock(draft.family):
+        return "same"
+    base = (target.lineage.base_model or "").rpartition("/")[2].lower()
+    return "changed" if base.startswith(_stock(draft.family).lower()) else "other"
+
+
+def translates(pair: Pair) -> bool:
+    """Whether the draft's tokens have to be translated for the target: their ids mean other text."""
+    if pair.draft is None:
+        return False
+    if pair.relation is not None and pair.relation.kind != "unknown":
+        return pair.relation.kind == "different"
+    ours, theirs = pair.target.tokenizer, pair.draft.tokenizer
+    return ours is not None and theirs is not None and ours.family != theirs.family
+
+
+# ------------------------------------------------------------------------------------------- how far an engine drafts
+
+
+def drafting_of(engine: Engine | None, num_spec_tokens: int | None = None, stop: str | None = None) -> Drafting:
+    """How `engine` drafts as shipped in its version; `num_spec_tokens` and `stop` override what it says of itself."""
+    facts = in_version(engine, "step_overhead") if engine is not None else {}
+    rule = stop or str(facts.get("stop", "fixed"))
+    return Drafting(
+        num_spec_tokens=num_spec_tokens or int(facts.get("default_num_spec_tokens", PRIORS["num_spec_tokens"])),
+        stop=rule,
+        threshold=float(facts.get("stop_threshold", 0.0)) if rule == "confidence" else 0.0,
+        keeps=bool(facts.get("stop_keeps", True)),
+        samples=bool(facts.get("draft_samples", False)),
+    )
+
+
+def expected_step(
+    rate: float,
+    drafting: Drafting,
+    temperature: float = 0.0,
+    *,
+    own_rate: float | None = None,
+    model: Mapping[str, Any] | None = None,
+) -> Step:
+    """What a step does on average at acceptance rate `rate`.
+
+    Tokens are taken as independent. For a confidence stop the draft believes in a rate b = own_rate^belief, where
+    `own_rate` is what it would reach with a target of its own kind: it is certain of a share b² of the tokens, and its top probability on the others is spread as U^(1/b), U uniform, so that its mean
+    is b. `insight` says how far what it is sure of is also right: 0 not at all, 1 as far as the rate allows.
+    Raises UsageError for a rate outside 0 … 1.
+    """
+    if not 0 <= rate <= 1:
+        raise UsageError(f"the acceptance rate is {rate}", "a rate is a number from 0 to 1")
+    k = drafting.num_spec_tokens
+    if drafting.stop == "confidence" and drafting.threshold > 0 and 0 < rate < 1:
+        fit = (model if model is not None else fitted())["rate"]
+        sure, hit_sure = _confidence(rate, own_rate or rate, drafting, temperature, fit)
+        return _stopped(rate, k, sure, hit_sure, drafting.keeps)
+    if drafting.stop == "heuristic":
+        return _heuristic(rate, k)
+    return Step(_geometric(rate, k + 1), k, k)
+
+
+def _confidence(
+    rate: float, own_rate: float, drafting: Drafting, temperature: float, fit: Mapping[str, float]
+) -> tuple[float, float]:
+    """Chance that the draft is sure of a token, and that such a token is accepted."""
+    believed = own_rate ** fit.get("belief", 1.0)
+    certain, rest = believed * believed, 1 - believed * believed
+    sure = certain + rest * (1 - drafting.threshold**believed)
+    heat = min(temperature, 1.0) if drafting.samples else 0.0
+    if heat:
+        # A sampled token is a sure one only where it is the top one, so sampling stops earlier.
+        mean = believed / (1 + believed)
+        warm = certain + rest * mean * (1 - drafting.threshold ** (believed + 1))
+        sure += heat * (warm - sure)
+    hits = rate + fit.get("insight", 0.5) * (min(1.0, rate / sure) - rate)
+    return sure, hits
+
+
+def _stopped(rate: float, k: int, sure: float, hit_sure: float, keeps: bool) -> Step:
+    on = sure * hit_sure
+    if keeps:
+        drafted = _geometric(sure, k)
+        return Step(1 + rate * _geometric(on, k), drafted, drafted)
+    drafted = sure * _geometric(sure, k)
+    return Step(1 + on * _geometric(on, k), drafted, min(drafted + 1 - sure**k, k))
+
+
+def _heuristic(rate: float, k: int) -> Step:
+    """The length settles where two up after a full hit balance one down after a miss: rate^k = 1/3."""
+    settled = k if rate >= 1 else 1.0 if rate <= 0 else math.log(3) / -math.log(rate)
+    length = min(max(settled, 1.0), PRIORS["heuristic_longest"])
+    return Step((1 - rate ** (length + 1)) / (1 - rate) if rate < 1 else length + 1, length, length)
+
+
+def _geometric(ratio: float, terms: float) -> float:
+    """1 + ratio + … , so many terms."""
+    return (1 - ratio**terms) / (1 - ratio) if ratio < 1 else terms
+
+
+# ------------------------------------------------------------------------------------------------ heads and look-up
+
+
+def _published(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> Acceptance | None:
+    """Tokens per step as published for the method, turned into the rate that gives it."""
+    table: Mapping[str, Any] = known["methods"].get(pair.method, {})
+    row = table.get(workload or "any") or table.get("any")
+    if row is None:
+        return None
+    k, tau = row["num_spec_tokens"], row["tau"]
+    rates = [rate_for(value, k) for value in (tau, row["low"], row["high"])]
+    where = "" if workload is None or workload not in table else f" on {workload}"
+    return Acceptance(
+        rate=rates[0],
+        low=rates[1],
+        high=rates[2],
+        source=f"{pair.method}{where}: {row['rows']} published rows of {row['sources']} sources, "
+        f"{row['low']:.1f} to {row['high']:.1f} tokens per step at about {k} drafted.",
+        rests_on=tuple(row["ids"]),
+        tau=tau,
+        drafted=k,
+    )
+
+
+def rate_for(tau: float, k: int) -> float:
+    """The rate of independent tokens at which k drafted ones give `tau` per step."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if _geometric(middle, k + 1) < tau:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+# ------------------------------------------------------------------------------------------------------ small things
+
+
+def _closest(pair: Pair, inputs: Mapping[str, float], rows: list[list[Any]], n: int = 3) -> list[tuple[str, float]]:
+    """The published rows nearest to the pair: the same models first, then the same class and sizes."""
+    assert pair.draft is not None
+    target, draft = pair.target.id, pair.draft.id
+    ratio, size, other = inputs["size ratio"], inputs["draft size"], bool(inputs.get("other tokenizer"))
+    found = []
+    for row_id, row_target, row_draft, row_ratio, row_size, row_other in rows:
+        distance = abs(row_ratio - ratio) + abs(row_size - size) + 2 * (bool(row_other) != other)
+        distance += (row_target != target) + (row_draft != draft)
+        found.append((distance, row_id))
+    found.sort()
+    return [(row_id, distance) for distance, row_id in found[:n] if distance < PRIORS["closest"]]
+
+
+def _sentence(
+    pair: Pair, inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]
+) -> str:
+    facts = [name for name in inputs if name not in ("constant", "draft size", "size ratio", "quantisation")]
+    kind = ", ".join(facts) if facts else "same tokenizer and lineage"
+    near = "; nearest: " + ", ".join(row for row, _ in rests_on) if rests_on else "; none of them is near this pair"
+    return f"A line through {known['fit']['rows']} published rows of {known['fit']['sources']} sources ({kind}){near}."
+
+
+def _uncompared(pair: Pair) -> bool:
+    return pair.relation is None or pair.relation.kind == "unknown"
+
+
+def _error(pair: Pair, known: Mapping[str, Any]) -> tuple[float, float]:
+    low, high = known["spread"]["speedup"]
+    return low, high
+
+
+def _checked(workload: str | None, temperature: float | None) -> float:
+    if workload is not None and workload not in WORKLOADS:
+        raise UsageError(f"unknown workload {workload!r}", f"one of {', '.join(WORKLOADS)}")
+    if temperature is None:
+        return 0.0
+    if not 0 <= temperature <= 10:
+        raise UsageError(f"the temperature is {temperature}", "a temperature is a number from 0 to 10")
+    return temperature
+
+
+def _params(model: ModelProfile) -> float | None:
+    # What a model knows goes by all of its parameters, not by those that one token touches.
+    found = model.params_text or model.params_total
+    return float(found) if found else None
+
+
+_STOCKS = ("-Coder", "-Math", "-VL")
+
+
+def _stock(family: str) -> str:
+    for suffix in _STOCKS:
+        family = family.removesuffix(suffix)
+    return family
+
+
+def bits_of(quantization: str | None, dtype: str | None) -> float | None:
+    """Bits of a stored weight; names of plain formats (`fp16`, `float32`) are formats too."""
+    plain = {"fp16": 16.0, "float16": 16.0, "bfloat16": 16.0, "none": 16.0, "fp32": 32.0, "f32": 32.0, "float32": 32.0}
+    return plain.get((quantization or "").lower()) or bits_per_weight(quantization, dtype)
+
+
+def logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-max(min(value, 30.0), -30.0)))
+
+
+@cache
+def fitted() -> Mapping[str, Any]:
+    """The fitted model: catalog/acceptance.json, or its copy in the package."""
+    from draftpick.catalog import packed_folder
+
+    with open(packed_folder() / "acceptance.json", "rb") as file:
+        found: Mapping[str, Any] = json.load(file)
+    return found

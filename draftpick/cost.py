@@ -1,0 +1,347 @@
+"""What a step costs: a roofline of one pass on a device row, and what an engine adds to it.
+
+Plain arithmetic on the start-up path. Times are seconds, rates are bytes or operations per second. Everything here is
+a prediction; what a probe or a server measured replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from draftpick.acceptance import Step, bits_of, fitted, translates
+from draftpick.choices import COSTS
+from draftpick.errors import UsageError
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Device, Engine, Pair
+from draftpick.rules.engine_facts import in_version
+
+MAX_POSITIONS = 17
+"""Positions of the widest verification that is predicted: 16 drafted tokens and the target's own."""
+
+PLAIN_LAYERS = frozenset({"gpt2", "gpt_bigcode", "opt", "gpt_neo", "gpt_neox", "gptj", "bloom", "codegen"})
+"""Model types whose layers have fused projections, LayerNorm and no rotary embedding or gate: half the kernels."""
+
+
+class Load(NamedTuple):
+    """What one pass of a model reads and computes, whatever the device."""
+
+    layers: int
+    dense: float
+    """Parameters that every pass reads, lm_head included."""
+    routed: float
+    """Parameters of all routed experts together; 0 where there are none."""
+    experts: int
+    experts_per_token: int
+    bits: float
+    """Bits of a stored weight, or what reading one costs where unpacking takes longer than reading."""
+    kv_bytes: float
+    """Bytes of KV cache that attention reads per sequence at the given context; 0 where the shape is not known."""
+    launches: float = 1.0
+    """Kernels of a layer in eager mode, against those of a Llama layer."""
+    groups: float = 1.0
+    """Query heads that share one cached head."""
+
+    @property
+    def active(self) -> float:
+        """Parameters that one token touches."""
+        return self.dense + (self.routed * self.experts_per_token / self.experts if self.experts else 0.0)
+
+    def weights(self, positions: float) -> float:
+        """Bytes of weights that a pass over so many positions (of all sequences together) touches."""
+        if not self.experts:
+            return self.dense * self.bits / 8
+        share = 1 - (1 - self.experts_per_token / self.experts) ** positions
+        return (self.dense + self.routed * share) * self.bits / 8
+
+
+class Rates(NamedTuple):
+    """What a device gives to decoding in one engine, efficiencies applied; per device under tensor parallelism."""
+
+    bandwidth: float
+    compute: float
+    """Operations per second of a pass over a few positions, far below the peak of large matrices."""
+    prefill: float
+    """Operations per second of a pass over a whole prompt."""
+    unpacking: float
+    """How many times longer the arithmetic takes on quantised weights."""
+    launch: float
+    """Per layer and pass."""
+    hidden: bool
+    """Launches run ahead of the device (eager mode on a queue): the slower of the two counts, not their sum."""
+    expert_launch: float
+    """Per expert of a layer, in engines that loop over experts."""
+    all_reduce: float
+    """Per layer and pass."""
+    per_token: float
+    """What the engine spends on every plain pass of the target outside of the model."""
+    per_step: float
+    """What speculation adds to a step."""
+    per_draft: float
+    """What it adds to each drafted token."""
+    per_translation: float
+    """What a draft with another tokenizer adds to a step: text out, text in."""
+    cache_factor: float
+    """How much longer moving the KV cache takes than its bytes say."""
+    copies_cache: bool
+    """Every pass copies the cache to grow it, and expands shared heads before attention reads them."""
+    redecodes: bool
+    """The draft reads the verified block again in a pass of its own."""
+
+
+class Costs(NamedTuple):
+    """Times of the parts of a step, in seconds, at one batch size and context length."""
+
+    target: float
+    """One plain token of the target, the engine's own overhead included."""
+    draft_first: float
+    """The pass that takes in the verified tokens and drafts the first one."""
+    draft: float
+    """Each further drafted token."""
+    verify: tuple[float, ...]
+    """The target over 1 … 17 positions; the first is `target`."""
+    overhead: float
+    """What speculation adds to a step besides its passes."""
+    ttft_overhead: float | None
+    """What the draft's own prefill adds to the time to the first token."""
+    c: float
+    """Cost of a drafted token over that of a plain one."""
+    source: str = "roofline"
+    notes: tuple[str, ...] = ()
+    launch_bound: bool = False
+    """A drafted token is mostly launches: a smaller draft would not be faster, a shallower one would."""
+
+
+def costs(
+    pair: Pair,
+    *,
+    device: Device | None = None,
+    engine: Engine | None = None,
+    batch: int = 1,
+    context: int | None = None,
+    input_len: int | None = None,
+    tensor_parallel_size: int | None = None,
+    bandwidth: float | None = None,
+    calibration: Mapping[str, float] | None = None,
+) -> Costs | None:
+    """Predict the costs of a pair's step; None where the device's bandwidth or a model's shape is not known.
+
+    What is not given is taken from the pair's setting. `context` is in tokens per sequence, `bandwidth` (bytes per
+    second) overrides the device's. `calibration` holds the fitted numbers; those of the catalogue where none is given.
+    Raises UsageError for a batch, context or tensor-parallel size below 1.
+    """
+    setting = pair.setting
+    device, engine = device or setting.device, engine or setting.engine
+    devices = tensor_parallel_size if tensor_parallel_size is not None else setting.tensor_parallel_size
+    length = context if context is not None else int(COSTS["context"])
+    for name, value in (("batch", batch), ("context", length), ("tensor-parallel-size", devices)):
+        if value < 1:
+            raise UsageError(f"{name} is {value}", f"{name} is at least 1")
+    known: Mapping[str, float] = calibration if calibration is not None else fitted()["cost"]
+    rates = rates_of(device, engine, devices, known, bandwidth=bandwidth)
+    ours = load(pair.target, setting.quantization, length, setting.dtype)
+    if rates is None or ours is None:
+        return None
+    theirs = _draft_load(pair, length)
+    if theirs is None:
+        return None
+    return _costs(pair, ours, theirs, rates, batch, devices, input_len or length)
+
+
+def load(
+    model: ModelProfile, quantization: str | None = None, context: int = 1, dtype: str | None = None
+) -> Load | None:
+    """What a pass of `model` reads; None where its layers, parameters or storage format are not known.
+
+    `dtype` is that of the engine, for a model whose own is not known.
+    """
+    bits = bits_of(quantization or model.quantization, model.dtype or dtype)
+    total = model.params_text or model.params_total
+    if bits is None or total is None or model.num_hidden_layers is None:
+        return None
+    bits = max(bits, COSTS["fewest_bits"])
+    if model.tie_word_embeddings is False and model.embedding_params is not None:
+        total = max(total - model.embedding_params, 1)
+    dense, routed, experts, per_token = float(total), 0.0, 0, 0
+    if model.experts is not None and model.params_read is not None:
+        experts, per_token = model.experts.num_experts, model.experts.experts_per_token
+        share = per_token / experts
+        if share < 1:
+            dense = max((model.params_read - total * share) / (1 - share), 0.0)
+            routed = total - dense
+        else:
+            experts = 0
+    launches = COSTS["plain_layer"] if model.model_type in PLAIN_LAYERS else 1.0
+    cache = kv_bytes(model, context)
+    groups = (model.num_attention_heads or 1) / (model.num_key_value_heads or model.num_attention_heads or 1)
+    return Load(model.num_hidden_layers, dense, routed, experts, per_token, bits, cache, launches, groups)
+
+
+def kv_bytes(model: ModelProfile, context: int) -> float:
+    """Bytes of a 16-bit KV cache that one sequence's pass reads; 0 where the shape is not known."""
+    layers = (model.num_hidden_layers or 0) - (model.recurrent_layers or 0)
+    if model.latent is not None:
+        return 2.0 * layers * (model.latent.kv_lora_rank + model.latent.qk_rope_head_dim) * context
+    heads, width = model.num_key_value_heads, model.head_dim
+    if width is None and model.hidden_size and model.num_attention_heads:
+        width = model.hidden_size // model.num_attention_heads
+    if heads is None or width is None:
+        return 0.0
+    sliding = min(model.sliding_layers or 0, layers) if model.sliding_window else 0
+    tokens = (layers - sliding) * context + sliding * min(context, model.sliding_window or context)
+    return 4.0 * heads * width * tokens
+
+
+def rates_of(
+    device: Device | None,
+    engine: Engine | None,
+    devices: int,
+    calibration: Mapping[str, float],
+    *,
+    bandwidth: float | None = None,
+) -> Rates | None:
+    """What `device` gives in `engine`; None without a bandwidth. An unknown peak makes arithmetic free."""
+    peak_bandwidth = bandwidth or (device.bandwidth if device is not None else None)
+    if device is None or peak_bandwidth is None:
+        return None
+    kind = device.vendor
+    facts = in_version(engine, "step_overhead") if engine is not None else {}
+    key = engine.key if engine is not None else ""
+
+    def number(name: str, *, vendor: bool = False) -> float:
+        """Fitted for this engine (and vendor) where there was something to fit on, else as the engine's file says."""
+        for fitted_name in (f"{name}.{key}.{kind}", f"{name}.{key}"):
+            if fitted_name in calibration:
+                return calibration[fitted_name]
+        found = facts.get(name)
+        if isinstance(found, Mapping):
+            found = found.get(kind, found.get("other"))
+        return float(found) if found is not None else COSTS[name]
+
+    memory = calibration.get(f"memory.{kind}") or device.memory_efficiency or COSTS["memory"]
+    few = calibration.get(f"compute.{kind}") or COSTS["compute"]
+    many = device.compute_efficiency or COSTS["prefill"]
+    peak = device.peak_fp16 or float("inf")
+    return Rates(
+        bandwidth=peak_bandwidth * memory * devices,
+        compute=peak * few * devices,
+        prefill=peak * many * devices,
+        unpacking=calibration.get(f"unpacking.{kind}", COSTS["unpacking"]),
+        launch=number("launch_per_layer"),
+        hidden=facts.get("mode") == "eager",
+        expert_launch=number("launch_per_expert"),
+        all_reduce=0.0 if devices == 1 else 2 * COSTS["all_reduce"],
+        per_token=number("per_token"),
+        per_step=number("per_step"),
+        per_draft=number("per_draft_token"),
+        per_translation=number("per_translation"),
+        cache_factor=number("cache_factor"),
+        copies_cache=bool(facts.get("copies_cache")),
+        redecodes=bool(facts.get("redecodes_draft")),
+    )
+
+
+def pass_time(load: Load, rates: Rates, positions: float, batch: int = 1) -> float:
+    """Seconds of one pass over `positions` tokens of each of `batch` sequences."""
+    rows = positions * batch
+    read = load.weights(rows) / rates.bandwidth
+    # Small batches do not overlap arithmetic with reading well: beyond the first row the two add up.
+    work = 2 * load.active * (rows - 1) / rates.compute
+    if load.bits < 16:
+        work *= rates.unpacking
+    cache = load.kv_bytes * _moves(load, rates) * batch / rates.bandwidth
+    busy, launched = read + work, launch_time(load, rates)
+    return (max(busy, launched) if rates.hidden else busy + launched) + cache + load.layers * rates.all_reduce
+
+
+def _moves(load: Load, rates: Rates) -> float:
+    """How many times a pass moves the cache's bytes: once, or with copies and expanded heads."""
+    if not rates.copies_cache:
+        return rates.cache_factor
+    expanded = 2 * load.groups if load.groups > 1 else 0.0
+    return (3 + expanded) * rates.cache_factor
+
+
+def launch_time(load: Load, rates: Rates) -> float:
+    """Seconds of launches of one pass."""
+    factor = load.launches if rates.hidden else 1.0
+    return load.layers * (rates.launch * factor + load.experts * rates.expert_launch)
+
+
+def step_time(costs: Costs, step: Step) -> float:
+    """Seconds of a step that drafts and verifies as `step` says."""
+    if step.drafted <= 0 and step.passes <= 0:
+        return costs.target
+    drafting = costs.draft_first * min(step.passes, 1.0) + costs.draft * max(step.passes - 1, 0.0)
+    return drafting + _between(costs.verify, step.drafted) + costs.overhead
+
+
+def _between(verify: tuple[float, ...], drafted: float) -> float:
+    """Time of the target over 1 + `drafted` positions, linear between and beyond the known ones."""
+    lower = min(int(drafted), len(verify) - 2)
+    return verify[lower] + (drafted - lower) * (verify[lower + 1] - verify[lower])
+
+
+def prefill_time(load: Load, rates: Rates, tokens: int) -> float:
+    """Seconds of the pass over a prompt of `tokens`."""
+    busy = max(2 * load.active * tokens / rates.prefill, load.weights(tokens) / rates.bandwidth)
+    return busy + launch_time(load, rates) + load.layers * rates.all_reduce
+
+
+def _costs(pair: Pair, ours: Load, theirs: Load | None, rates: Rates, batch: int, devices: int, prompt: int) -> Costs:
+    verify = tuple(pass_time(ours, rates, m, batch) + rates.per_token for m in range(1, MAX_POSITIONS + 1))
+    notes = []
+    if not ours.kv_bytes:
+        notes.append("the target's KV cache is left out: its shape is not known")
+    if theirs is None or theirs.layers == 0:
+        return Costs(verify[0], 0.0, 0.0, verify, rates.per_step, 0.0, 0.0, notes=tuple(notes))
+    one = pass_time(theirs, rates, 1, batch)
+    first = pass_time(theirs, rates, 2, batch) + rates.per_draft
+    overhead = rates.per_step
+    if rates.redecodes:
+        overhead += one
+    if translates(pair):
+        overhead += rates.per_translation
+        notes.append("the draft has another tokenizer: its text is translated at every step")
+    draft = one + rates.per_draft
+    launched = launch_time(theirs, rates) + theirs.layers * rates.all_reduce
+    bound = launched > COSTS["launch_bound"] * one
+    if bound:
+        notes.append(
+            f"a drafted token is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} ms of launches, "
+            "its parameters hardly matter"
+        )
+    return Costs(
+        target=verify[0],
+        draft_first=first,
+        draft=draft,
+        verify=verify,
+        overhead=overhead,
+        ttft_overhead=prefill_time(theirs, rates, prompt),
+        c=draft / verify[0],
+        notes=tuple(notes),
+        launch_bound=bound,
+    )
+
+
+_NOTHING = Load(0, 0.0, 0.0, 0, 0, 16.0, 0.0)
+
+
+def _draft_load(pair: Pair, context: int) -> Load | None:
+    """What a drafted token reads; a draft-free method reads nothing; None where it is not known."""
+    draft, head = pair.draft, pair.proposal.head
+    if draft is not None:
+        # Engines run both models in one dtype.
+        return load(draft, pair.setting.draft_quantization, context, pair.setting.dtype or pair.target.dtype)
+    if pair.method in ("ngram", "suffix"):
+        return _NOTHING
+    bits = bits_of(None, pair.target.dtype) or 16.0
+    target = pair.target
+    if head is not None and head.params is not None:
+        return Load(head.num_hidden_layers or 1, float(head.params), 0.0, 0, 0, bits, 0.0)
+    if pair.method == "mtp" and target.params_read and target.num_hidden_layers:
+        # A layer of the target's own kind and its lm_head, the experts of one token only.
+        vocabulary = target.embedding_params or 0
+        layer = max(target.params_read - vocabulary, 0) / target.num_hidden_layers
+        return Load(1, layer + vocabulary, 0.0, 0, 0, bits, 0.0)
+    return None
