@@ -25,6 +25,7 @@ from draftpick.replay import (
 )
 from draftpick.speedup import StepTimes, mean_acceptance_length, step_times
 
+LAW = settings(deadline=None, derandomize=True, max_examples=60)
 SAMPLED = Acceptance(sampled=True)
 BLOCK = Acceptance(sampled=True, block=True)
 MATCHES = st.lists(st.booleans(), min_size=1, max_size=40)
@@ -277,6 +278,7 @@ def test_block_verification_is_token_verification_for_first_choice_drafts() -> N
 # Laws of the replay.
 
 
+@LAW
 @given(rows=st.lists(MATCHES, min_size=1, max_size=4), first=st.sampled_from([1, 2]))
 def test_lengths_lie_between_one_and_k_plus_one(rows: list[list[bool]], first: int) -> None:
     trace = trace_of(*rows, first=first)
@@ -288,6 +290,7 @@ def test_lengths_lie_between_one_and_k_plus_one(rows: list[list[bool]], first: i
             assert sum(replayed.histogram) == pytest.approx(replayed.num_drafts)
 
 
+@LAW
 @given(rates=st.lists(st.floats(0, 1), min_size=2, max_size=30), place=st.integers(0, 29), better=st.floats(0, 1))
 def test_steps_fall_with_k_and_with_any_rate(rates: list[float], place: int, better: float) -> None:
     steps = [float(x.visible_steps[0]) for x in rp.replay(Trace((rated(rates),), first=1), SAMPLED).values()]
@@ -299,6 +302,7 @@ def test_steps_fall_with_k_and_with_any_rate(rates: list[float], place: int, bet
         assert all(fewer[k].visible_steps[0] <= steps[k] + 1e-9 for k in fewer)
 
 
+@LAW
 @given(rate=st.floats(0, 1), size=st.integers(10, 60), k=st.integers(0, 8))
 def test_equal_rates_give_the_closed_form(rate: float, size: int, k: int) -> None:
     length = rp.replay(Trace((rated([rate] * size),)), SAMPLED)[k].mean_acceptance_length()
@@ -321,6 +325,7 @@ def test_independent_matches_give_the_closed_form(rate: float) -> None:
         assert replayed.marginal_rates[-1] == pytest.approx(rate**k, abs=0.03)
 
 
+@LAW
 @given(rows=st.lists(MATCHES, min_size=1, max_size=4), k=st.integers(0, 8), first=st.sampled_from([1, 2]))
 def test_a_fixed_policy_is_the_replay(rows: list[list[bool]], k: int, first: int) -> None:
     trace = trace_of(*rows, first=first)
@@ -697,6 +702,7 @@ def test_the_speed_up_of_a_walk_pays_for_every_kind_of_step() -> None:
     assert value(plain.speedup(times)) == 1
 
 
+@LAW
 @given(rows=st.lists(MATCHES, min_size=1, max_size=3), k=st.integers(1, 6), cost=st.floats(0, 1))
 def test_a_fixed_walk_gains_what_the_formula_says(rows: list[list[bool]], k: int, cost: float) -> None:
     walked = rp.walk(trace_of(*rows), FixedLength(k))
@@ -726,6 +732,7 @@ def proposals(lookup: rp.Lookup, ids: list[int], k: int) -> Iterator[tuple[list[
 IDS = st.lists(st.integers(0, 2), min_size=2, max_size=40)
 
 
+@LAW
 @given(ids=IDS, sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)), k=st.integers(1, 5))
 def test_ngram_lookup_is_the_definition(ids: list[int], sizes: tuple[int, int], k: int) -> None:
     low, high = sorted(sizes)
@@ -735,6 +742,7 @@ def test_ngram_lookup_is_the_definition(ids: list[int], sizes: tuple[int, int], 
         assert proposal == brute_ngram(context, low, high, k)
 
 
+@LAW
 @given(ids=IDS, k=st.integers(1, 5))
 def test_prompt_lookup_is_cut_at_the_end_of_text(ids: list[int], k: int) -> None:
     for context, proposal in proposals(rp.prompt_lookup(2, frozenset({2})), ids, k):
@@ -757,8 +765,8 @@ def brute_suffix_score(context: list[int], proposal: list[int], matched: int) ->
     return score
 
 
+@LAW
 @given(ids=IDS, k=st.integers(1, 5))
-@settings(max_examples=40)
 def test_suffix_lookup_follows_the_most_frequent_way_on(ids: list[int], k: int) -> None:
     lookup = SuffixLookup(max_depth=8, min_token_prob=0.0)
     for context, proposal in proposals(lookup, ids, k):

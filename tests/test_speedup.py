@@ -5,13 +5,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftpick import speedup as sp
 from draftpick.errors import UsageError
 from draftpick.speedup import Interval, Plan, StepTimes, make_plan, mean_acceptance_length, step_times
 
+LAW = settings(deadline=None, derandomize=True, max_examples=100)
 RATES = st.floats(0, 1)
 TOKENS = st.integers(0, 16)
 COSTS = st.floats(0, 2)
@@ -109,16 +110,19 @@ def test_mean_acceptance_length(rate: float, k: int, length: float) -> None:
 # Laws.
 
 
+@LAW
 @given(rate=RATES, k=TOKENS)
 def test_a_step_emits_at_least_one_and_at_most_k_plus_one(rate: float, k: int) -> None:
     assert 1 <= mean_acceptance_length(rate, k) <= k + 1
 
 
+@LAW
 @given(rate=st.floats(0, 0.999), k=TOKENS)
 def test_the_sum_is_the_closed_form(rate: float, k: int) -> None:
     assert mean_acceptance_length(rate, k) == pytest.approx((1 - rate ** (k + 1)) / (1 - rate), rel=1e-9)
 
 
+@LAW
 @given(low=RATES, high=RATES, k=TOKENS)
 def test_the_length_grows_with_k_and_with_the_rate(low: float, high: float, k: int) -> None:
     low, high = sorted((low, high))
@@ -126,6 +130,7 @@ def test_the_length_grows_with_k_and_with_the_rate(low: float, high: float, k: i
     assert mean_acceptance_length(low, k) <= mean_acceptance_length(low, k + 1)
 
 
+@LAW
 @given(rates=st.lists(RATES, max_size=12), place=st.integers(0, 11), better=RATES)
 def test_the_length_grows_with_any_position_rate(rates: list[float], place: int, better: float) -> None:
     lengths = [sp.length_from_positions(rates, k) for k in range(len(rates) + 1)]
@@ -137,17 +142,20 @@ def test_the_length_grows_with_any_position_rate(rates: list[float], place: int,
         assert sp.length_from_positions(raised) >= lengths[-1]
 
 
+@LAW
 @given(rates=st.lists(RATES, max_size=12))
 def test_marginal_and_conditional_rates_say_the_same(rates: list[float]) -> None:
     marginal = [math.prod(rates[: place + 1]) for place in range(len(rates))]
     assert sp.length_from_positions(marginal, conditional=False) == pytest.approx(sp.length_from_positions(rates))
 
 
+@LAW
 @given(rate=RATES, k=st.integers(1, 16))
 def test_equal_position_rates_give_the_closed_form(rate: float, k: int) -> None:
     assert sp.length_from_positions([rate] * k) == pytest.approx(mean_acceptance_length(rate, k))
 
 
+@LAW
 @given(rate=RATES, k=st.integers(1, 16))
 def test_the_rate_comes_back_from_length_and_from_accepted_over_drafted(rate: float, k: int) -> None:
     length = mean_acceptance_length(rate, k)
@@ -155,6 +163,7 @@ def test_the_rate_comes_back_from_length_and_from_accepted_over_drafted(rate: fl
     assert sp.rate_from_draft_acceptance((length - 1) / k, k) == pytest.approx(rate, abs=1e-9)
 
 
+@LAW
 @given(rate=RATES, cheap=COSTS, dear=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
 def test_k_never_rises_with_the_draft_cost(
     rate: float, cheap: float, dear: float, verify: float, overhead: float
@@ -164,6 +173,7 @@ def test_k_never_rises_with_the_draft_cost(
     assert few <= sp.choose(gains(rate, cheap, verify_cost=verify, overhead=overhead))
 
 
+@LAW
 @given(rate=RATES, cost=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
 def test_k_is_zero_where_nothing_gains(rate: float, cost: float, verify: float, overhead: float) -> None:
     values = gains(rate, cost, verify_cost=verify, overhead=overhead)
@@ -179,6 +189,7 @@ def test_two_percent_below_the_best_is_still_near(value: float) -> None:
     assert sp.choose([0.5, value, value / 0.98]) == 1
 
 
+@LAW
 @given(rate=RATES, cost=COSTS, verify=st.floats(0, 1), overhead=st.floats(0, 1))
 def test_one_token_gains_when_the_rate_exceeds_what_it_costs(
     rate: float, cost: float, verify: float, overhead: float
@@ -191,6 +202,7 @@ def test_one_token_gains_when_the_rate_exceeds_what_it_costs(
         assert (sp.speedup(mean_acceptance_length(rate, 1), times, 1) > 1) == (rate > needed)
 
 
+@LAW
 @given(rate=RATES, k=st.integers(1, 8), cost=COSTS)
 def test_break_even_cost_is_where_the_gain_ends(rate: float, k: int, cost: float) -> None:
     length = mean_acceptance_length(rate, k)
@@ -254,6 +266,7 @@ def test_the_interval_comes_from_the_times_when_the_rate_is_certain() -> None:
     assert row.high == pytest.approx(row.speedup * math.exp(0.2))
 
 
+@LAW
 @given(rate=RATES, half=st.floats(0, 0.5), cost=COSTS, spread=st.floats(0, 1))
 def test_the_value_lies_in_its_interval(rate: float, half: float, cost: float, spread: float) -> None:
     plan = plan_of(rate, cost, half, spread=spread)
