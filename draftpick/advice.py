@@ -160,7 +160,8 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
         )
     else:
         kind = KINDS.get(proposal.method, f"{proposal.method} head")
-        sentence = f"Put {proposal.label} in front of {target.id} as {kind}{place}{start} ({FACTS_ONLY})."
+        whose = f", made for {proposal.via}," if proposal.via else ""
+        sentence = f"Put {proposal.label}{whose} in front of {target.id} as {kind}{place}{start} ({FACTS_ONLY})."
     return Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
 
 

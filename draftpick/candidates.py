@@ -8,6 +8,7 @@ from typing import Any
 
 from draftpick.catalog import Catalog
 from draftpick.models.profile import ModelProfile
+from draftpick.models.tokenizer import rows_apart
 from draftpick.pair import Head, Proposal
 
 Resolve = Callable[[str], ModelProfile]
@@ -116,7 +117,8 @@ def _why_not_worth_a_line(target: ModelProfile, traits: Sequence[Any], catalog: 
     if shares:
         return None
     if vocab_size is None or vocab_size != target.vocab_size:
-        return "another vocabulary"
+        apart = shares is not None or rows_apart(target.vocab_size, vocab_size) is not None
+        return "another vocabulary" if apart else "never compared id by id"
     # Equal rows alone are no sign of one vocabulary: what was compared and differs is shown, as it looks right.
     known = tokenizer is not None and target.tokenizer is not None
     return "never compared id by id" if known and shares is None else None

@@ -112,6 +112,9 @@ def _descendant_of(profile: ModelProfile, base: ModelProfile) -> ModelProfile:
         taken["variant"] = base.variant
         taken.update(_tokenizer_of(profile, base))
         taken.update({name: getattr(base, name) for name in _SIZES if getattr(profile, name) is None})
+    elif profile.vocab_size is not None and profile.vocab_size == base.vocab_size:
+        # Training on keeps the ids of text; where no row was added either, the base's tokenizer is the probable one.
+        taken.update(_tokenizer_of(profile, base))
     taken = {name: value for name, value in taken.items() if value is not None and getattr(profile, name) is None}
     taken["lineage"] = Lineage(
         base_model=base.id,

@@ -249,9 +249,10 @@ def _changed_by_others(pair: Pair) -> bool:
     if base is None or origin.relation not in CHANGES:
         return False
     owner = _owner(pair.target.id)
-    if pair.draft is None:
-        return owner != _owner(base)
-    return owner not in (_owner(base), _owner(pair.draft.id), _owner(pair.draft.lineage.base_model or ""))
+    theirs = [base]
+    if pair.draft is not None:
+        theirs += [pair.draft.id, pair.draft.lineage.base_model or ""]
+    return not owner or owner not in map(_owner, theirs)
 
 
 def _made_for(pair: Pair) -> bool:
