@@ -7,20 +7,30 @@ special is not trusted: files of one and the same model disagree about it, so ma
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftpick.errors import InvalidFile
 from draftpick.models.bounded import parse_json, read_bytes
 
+if TYPE_CHECKING:
+    import re
+
 MAX_FILE_BYTES = 64 * 2**20
 """Largest tokenizer file that is parsed; the largest seen in real repositories has 34 MB."""
-MAX_ID = 2**24
+MAX_ID = 2**20
+"""Highest id a file may name: the cost of a fingerprint grows with it, even where most ids are holes."""
 MAX_TOKENS = 400_000
 """Most tokens of one vocabulary, so that a hostile file costs at most seconds (real language models: up to 262,145)."""
-_MAX_LITERALS = 200_000
+_MAX_LITERALS = 70_000
+"""Lines of an RWKV vocabulary; the only one there is has 65,529, in 1.2 MB."""
+_MAX_LITERAL_BYTES = 8_000_000
+_MAX_TEMPLATE_MARKS = 20_000
+"""Places in a chat template where mark-up may begin; long templates have some hundred."""
 _MAX_PIECE_FIELDS = 6
 
 TIKTOKEN_NOTE = "control tokens are in the vendor's code, not in the tiktoken file"
@@ -82,9 +92,14 @@ def is_markup(token: bytes) -> bool:
     """Whether a canonical token looks like mark-up for the model (`<…>`, `[WORD]`, `|||WORD|||`), not like language."""
     if token[:1] != b"N" or token[1:2] not in (b"<", b"[", b"|"):
         return False
+    return _markup().match(token, 1) is not None
+
+
+@cache
+def _markup() -> re.Pattern[bytes]:
     import re
 
-    return re.match(rb"^(<[^\n]{1,80}>|\[/?[A-Za-z_0-9 ]{2,40}\]|\|\|\|[A-Z_]+\|\|\|)$", token[1:]) is not None
+    return re.compile(rb"(<[^\n]{1,80}>|\[/?[A-Za-z_0-9 ]{2,40}\]|\|\|\|[A-Z_]+\|\|\|)$")
 
 
 def is_reserved(text: str) -> bool:
@@ -208,8 +223,8 @@ def _check_ids(ids: Iterable[Any], where: str) -> None:
 
 
 # ---------------------------------------------------------------- files
-def _read_bytes(path: Path) -> bytes:
-    data = read_bytes(path, MAX_FILE_BYTES)
+def _read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+    data = read_bytes(path, limit)
     if not data.strip():
         raise InvalidFile(f"{path}: the file is empty", "The download did not finish; fetch it again.")
     if data.startswith(b"version https://git-lfs"):
@@ -222,9 +237,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _optional_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    return _read_json(path)
+    return _read_json(path) if _is_there(path) else {}
+
+
+def _is_there(path: Path) -> bool:
+    """Whether the folder names it; a broken link, a pipe or a folder of that name is told and not passed over."""
+    return os.path.lexists(path)
 
 
 def read_folder(folder: Path, *, pipeline: bool = False) -> Vocabulary | None:
@@ -234,11 +252,11 @@ def read_folder(folder: Path, *, pipeline: bool = False) -> Vocabulary | None:
     Raises InvalidFile for an empty, cut off, damaged or hostile file. `pipeline` also reads how text is cut (slower).
     """
     for name, reader in (("tokenizer.json", read_tokenizer_json), ("tekken.json", read_tekken)):
-        if (folder / name).is_file():
+        if _is_there(folder / name):
             return reader(folder / name, pipeline=pipeline)
     for path in _models_in(folder):
         return read_model(path, pipeline=pipeline)
-    if (folder / "vocab.json").is_file():
+    if _is_there(folder / "vocab.json"):
         return read_vocab_json(folder / "vocab.json", pipeline=pipeline)
     for path in sorted(folder.glob("rwkv_vocab*.txt")):
         return read_rwkv(path, pipeline=pipeline)
@@ -250,7 +268,7 @@ def read_folder(folder: Path, *, pipeline: bool = False) -> Vocabulary | None:
 def _models_in(folder: Path) -> list[Path]:
     named = [folder / "tokenizer.model", folder / "spiece.model"]
     others = sorted(folder.glob("*.tiktoken")) + sorted(folder.glob("*.model"))
-    return [path for path in named if path.is_file()] + others
+    return [path for path in named if _is_there(path)] + others
 
 
 def _code_only(folder: Path) -> Vocabulary | None:
@@ -330,10 +348,7 @@ def _from_config(config: dict[str, Any], tokens: _Tokens) -> dict[str, Any]:
 
 
 def _added_by_config(config: dict[str, Any], tokens: _Tokens) -> list[str]:
-    listed = config.get("added_tokens_decoder")
-    if not isinstance(listed, dict):
-        return []
-    texts = {int(i): v.get("content") for i, v in listed.items() if str(i).isdecimal() and isinstance(v, dict)}
+    texts = _decoder_list(config)
     extra = [i for i in texts if i not in tokens.added and tokens.raw.get(i) != texts[i]]
     renamed = [i for i, text in texts.items() if i in tokens.added and tokens.added[i] != text]
     notes = []
@@ -351,13 +366,22 @@ def _generation_stops(folder: Path) -> list[int]:
 
 
 def _template_ids(template: Any, tokens: Mapping[int, bytes]) -> tuple[int, ...]:
-    """Ids of the mark-up tokens whose text a chat template contains."""
+    """Ids of the mark-up tokens whose text a chat template contains, as far as its first 20,000 brackets."""
     if isinstance(template, list):
         template = "\n".join(str(t.get("template", "")) for t in template if isinstance(t, dict))
     if not isinstance(template, str):
         return ()
+    import re
+    from itertools import islice
+
     encoded = _utf8(template)
-    return tuple(sorted(i for i, t in tokens.items() if is_markup(t) and t[1:] in encoded))
+    markup = {i: token[1:] for i, token in tokens.items() if is_markup(token)}
+    texts = set(markup.values())
+    lengths = sorted({len(text) for text in texts})
+    starts = [found.start() for found in islice(re.finditer(rb"[<\[|]", encoded), _MAX_TEMPLATE_MARKS)]
+    # Looking every token up in the template would take time that grows with the product of both.
+    written = {text for at in starts for length in lengths if (text := encoded[at : at + length]) in texts}
+    return tuple(sorted(i for i, text in markup.items() if text in written))
 
 
 # ---------------------------------------------------------------- tokenizer.json
@@ -594,8 +618,8 @@ def _sentencepiece(path: Path, data: bytes, pipeline: bool) -> tuple[dict[str, A
     try:
         message = _fields(data)
         pieces = [_piece(value) for number, wire, value in message if number == 1 and wire == 2]
-        trainer = {n: v for n, _, v in _fields(_last(message, 2))}
-        normal = {n: v for n, _, v in _fields(_last(message, 3))}
+        trainer = _typed(_last(message, 2))
+        normal = _typed(_last(message, 3), texts=(1, 2))
     except (ValueError, IndexError) as error:
         raise damaged(f"{path}: a damaged sentencepiece model ({error})") from None
     if not pieces:
@@ -610,7 +634,7 @@ def _sentencepiece(path: Path, data: bytes, pipeline: bool) -> tuple[dict[str, A
         else:
             byte = _byte_fallback(text) if kind == _BYTE else None
             tokens.base[i] = None if kind == _UNUSED else byte or b"N" + _raw_bytes(text.replace("▁", " "))
-    name = bytes(normal.get(1, b"")).decode("utf-8", "replace")
+    name = normal.get(1, b"").decode("utf-8", "replace")
     values: dict[str, Any] = {}
     for key, number, default in (("bos", 41, 1), ("eos", 42, 2), ("pad", 43, -1)):
         i = _signed(trainer.get(number, default))
@@ -626,6 +650,11 @@ def _sentencepiece(path: Path, data: bytes, pipeline: bool) -> tuple[dict[str, A
         "source": str(path),
     }
     return values, tokens
+
+
+def _typed(data: bytes, texts: tuple[int, ...] = ()) -> dict[int, Any]:
+    """Fields by number where they have the type that is meant: bytes those in `texts`, numbers all others."""
+    return {number: value for number, wire, value in _fields(data) if wire == (2 if number in texts else 0)}
 
 
 def _last(message: list[tuple[int, int, Any]], number: int) -> bytes:
@@ -685,8 +714,8 @@ def tiktoken_ranks(path: Path) -> dict[bytes, int]:
     return ranks
 
 
-def _lines(path: Path, limit: int) -> list[bytes]:
-    data = _read_bytes(path)
+def _lines(path: Path, limit: int, size: int = MAX_FILE_BYTES) -> list[bytes]:
+    data = _read_bytes(path, size)
     if data.count(b"\n") > limit:
         raise damaged(f"{path}: more lines than any tokenizer has")
     return data.split(b"\n")
@@ -722,7 +751,8 @@ def read_tiktoken(
     for token, i in ranks.items():
         tokens.base[i] = b"N" + token
         tokens.raw[i] = _spell(token)
-    listed = _decoder_list(path.parent) if specials is None else {i: text for text, i in specials.items()}
+    config = _optional_object(path.parent / "tokenizer_config.json") if specials is None else {}
+    listed = _decoder_list(config) if specials is None else {i: text for text, i in specials.items()}
     _check_ids(listed, str(path))
     tokens.added = dict(listed)
     tokens.raw.update(listed)
@@ -740,12 +770,17 @@ def read_tiktoken(
     return _with_config(values, tokens, folder=path.parent)
 
 
-def _decoder_list(folder: Path) -> dict[int, str]:
-    listed = _optional_object(folder / "tokenizer_config.json").get("added_tokens_decoder")
+def _decoder_list(config: dict[str, Any]) -> dict[int, str]:
+    """id → text of the tokens that tokenizer_config.json adds."""
+    listed = config.get("added_tokens_decoder")
     if not isinstance(listed, dict):
         return {}
-    texts = {int(i): v.get("content") for i, v in listed.items() if str(i).isdecimal() and isinstance(v, dict)}
-    return {i: text for i, text in texts.items() if isinstance(text, str) and i <= MAX_ID}
+    texts = {int(i): v.get("content") for i, v in listed.items() if _is_id(i) and isinstance(v, dict)}
+    return {i: text for i, text in texts.items() if isinstance(text, str)}
+
+
+def _is_id(digits: str) -> bool:
+    return len(digits) <= len(str(MAX_ID)) and digits.isdecimal() and int(digits) <= MAX_ID
 
 
 def read_tekken(path: Path, *, pipeline: bool = False) -> Vocabulary:
@@ -761,8 +796,12 @@ def read_tekken(path: Path, *, pipeline: bool = False) -> Vocabulary:
     _check_ids([reserved], str(path))
     _check_ids(range(reserved + len(used)), str(path))
     tokens = _Tokens(str(path))
-    names = {x["rank"]: x["token_str"] for x in content.get("special_tokens") or [] if isinstance(x, dict)}
-    _check_ids(names, str(path))
+    try:
+        named = [(x["rank"], x["token_str"]) for x in content.get("special_tokens") or []]
+    except (TypeError, KeyError):
+        raise damaged(f"{path}: a control token without rank or text") from None
+    _check_ids((i for i, _ in named), str(path))
+    names = dict(named)
     for token, rank in _tekken_ranks(used, path).items():
         tokens.base[rank + reserved] = b"N" + token
         tokens.raw[rank + reserved] = _spell(token)
@@ -806,7 +845,7 @@ def read_rwkv(path: Path, *, pipeline: bool = False) -> Vocabulary:
 
     tokens = _Tokens(str(path))
     ids = []
-    for number, data in enumerate(_lines(path, _MAX_LITERALS), 1):
+    for number, data in enumerate(_lines(path, _MAX_LITERALS, _MAX_LITERAL_BYTES), 1):
         line = data.decode("utf-8", "replace")
         if not line.strip():
             continue

@@ -333,6 +333,118 @@ def test_any_name_is_a_model_or_an_error_of_ours(catalog: Catalog, name: str) ->
     assert isinstance(outcome(resolve, name, catalog, offline=True), (ModelProfile, NotResolvable, InvalidFile))
 
 
+# -------------------------------------------------------------------- tokenizers
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def part(number: int, value: int | bytes) -> bytes:
+    """A field of a sentencepiece model: a number or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+PIECES = b"".join(part(1, part(1, b"piece%d" % i)) for i in range(20))
+TEKKEN = {
+    "config": {"default_num_special_tokens": 1, "default_vocab_size": 5, "pattern": ""},
+    "vocab": [{"rank": 0, "token_bytes": "YQ=="}],
+}
+BPE = {"model": {"type": "BPE", "vocab": {"a": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", {"model": {"type": "BPE", "vocab": {"a": -1}}}),
+        ("tokenizer.json", {"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}}}),
+        ("tokenizer.json", {"model": {"type": "BPE", "vocab": {"a": 2**60}}}),
+        ("tokenizer.json", {"model": {"type": "BPE", "vocab": {"a": 0, "b": 10**7}}}),
+        ("tokenizer.json", {"model": {"type": "Unigram", "vocab": [5]}}),
+        ("tokenizer.json", {**BPE, "added_tokens": [{"id": [], "content": "x"}]}),
+        ("tokenizer.model", PIECES[:-3]),
+        ("tokenizer.model", b"\x0a\xff\xff\xff\xff\x7f"),
+        ("tokenizer.model", b"\x0a" + b"\xff" * 100_000),
+        ("tokenizer.model", b"YWJj 99999999999999999999\n"),
+        ("tekken.json", {**TEKKEN, "special_tokens": [{}]}),
+        ("tekken.json", {**TEKKEN, "special_tokens": [{"rank": [], "token_str": "x"}]}),
+        ("tekken.json", {**TEKKEN, "special_tokens": 5}),
+        ("tekken.json", {**TEKKEN, "special_tokens": [{"rank": -1, "token_str": "x"}]}),
+        ("vocab.json", {"a": [0]}),
+        ("rwkv_vocab_v1.txt", b"0 " + b"(" * 30_000 + b" 1\n"),
+        ("rwkv_vocab_v1.txt", b"0 'a' 1\n" * 71_000),
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value)[:60],
+)
+def test_a_bad_tokenizer_is_told(name: str, content: object, tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", SMALL)
+    (here / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    assert name in refused(here, catalog).message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        part(2, part(41, b"a number was meant") + part(25, b"x")),
+        part(3, part(1, 2**40)),
+        part(3, part(1, 2**63) + part(2, 5)),
+        part(1, part(1, 5)),
+    ],
+    ids=["text for an id", "number for a text", "huge number for a text", "number for a piece"],
+)
+def test_a_field_of_another_type_is_not_believed(content: bytes, tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", SMALL, tokenizer__model=PIECES + content)
+    tokenizer = resolve(str(here), catalog).tokenizer
+    assert tokenizer is not None
+    assert tokenizer.named_ids is not None
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer_config.json"])
+@pytest.mark.parametrize("make", ["folder", "pipe", "broken link", "circle", "device"])
+def test_a_tokenizer_that_is_no_file_is_not_passed_over(name: str, make: str, tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", SMALL)
+    if name == "tokenizer_config.json":
+        (here / "tokenizer.json").write_text(json.dumps(BPE))
+    path = here / name
+    if make == "folder":
+        path.mkdir()
+    elif make == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"broken link": "gone", "circle": name, "device": "/dev/zero"}[make])
+    assert name in refused(here, catalog).message
+
+
+@pytest.mark.parametrize("key", ["9" * 5000, "9" * 400, "-1", "x", ""], ids=lambda key: f"{len(key)} {key[:3]}")
+def test_an_absurd_id_in_the_tokenizer_config_is_left_out(key: str, tmp_path: Path, catalog: Catalog) -> None:
+    config = {"added_tokens_decoder": {key: {"content": "<|x|>"}}}
+    here = folder(tmp_path / "m", SMALL, tokenizer__json=BPE, tokenizer_config__json=config)
+    tokenizer = resolve(str(here), catalog).tokenizer
+    assert tokenizer is not None
+    assert tokenizer.named_ids == 1
+
+
+def test_many_control_tokens_and_a_long_template_take_no_product_of_time(tmp_path: Path, catalog: Catalog) -> None:
+    vocab = {f"<|t{i}|>": i for i in range(20_000)}
+    here = folder(
+        tmp_path / "m",
+        SMALL,
+        tokenizer__json={"model": {"type": "BPE", "vocab": vocab}},
+        tokenizer_config__json={"chat_template": "<|t7|>" + "<|t" * 300_000},
+    )
+    start = time.perf_counter()
+    tokenizer = resolve(str(here), catalog).tokenizer
+    assert time.perf_counter() - start < SECONDS
+    assert tokenizer is not None
+    assert tokenizer.template_ids == (7,)
+
+
 # -------------------------------------------------------------------- time and memory
 
 
