@@ -23,6 +23,12 @@ BASE = "maker/Toy-2-7B-Instruct"
             "meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "size", id="another size"
         ),
         pytest.param("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B", "size", id="sparse and dense"),
+        pytest.param(
+            "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+            "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+            "size",
+            id="other numbers of experts",
+        ),
         pytest.param("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct", "family", id="another family"),
         pytest.param("RedHatAI/Qwen3-8B-FP8-dynamic", "Qwen/Qwen3-8B", "tuning", id="a quantised copy"),
         pytest.param("Qwen/Qwen3-8B", "Qwen/Qwen2.5-7B", "size", id="generations of other sizes"),

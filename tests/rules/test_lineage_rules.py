@@ -41,6 +41,20 @@ def origin(**fields: Any) -> Lineage:
         ),
         pytest.param({}, {"lineage": Lineage(), "family": "Toy-Coder"}, "ok", "stock", id="one stock"),
         pytest.param(
+            {"family": "Reasoner", "generation": "9", "lineage": origin(stock="Toy", stock_generation="2")},
+            {"lineage": Lineage()},
+            "ok",
+            "one stock",
+            id="trained on from the draft's stock",
+        ),
+        pytest.param(
+            {"family": "Reasoner", "lineage": origin(stock="Toy", stock_generation="1")},
+            {"lineage": Lineage()},
+            "warn",
+            "other family",
+            id="trained on from an older stock",
+        ),
+        pytest.param(
             {},
             {"lineage": Lineage(), "family": "Toy-Coder", "generation": "1"},
             "warn",
@@ -61,6 +75,24 @@ def test_nearer_origins_score_higher() -> None:
         for fields in ({}, {"lineage": Lineage(), "generation": "1"}, {"lineage": Lineage(), "family": "Other"})
     )
     assert same > other_generation > other_family
+
+
+def test_the_nearer_generation_scores_higher() -> None:
+    ours = target(generation="3", lineage=Lineage())
+    near, far, unnumbered = (
+        ask("lineage", pair(ours, draft(generation=generation, lineage=Lineage()))).score
+        for generation in ("2.5", "1.5", "Next")
+    )
+    assert near > far >= 0.4
+    assert near > unnumbered
+
+
+def test_a_draft_trained_for_this_target_needs_no_common_origin() -> None:
+    other = {"lineage": Lineage(), "family": "Other", "variant": "draft"}
+    assert (
+        ask("lineage", pair(theirs=draft(**other, made_for=(SELF,)))).score
+        > ask("lineage", pair(theirs=draft(**other))).score
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,6 +163,17 @@ QUANTISED = target(id="someone/Toy-AWQ", lineage=origin(base_model=SELF, relatio
         pytest.param(pair(), "ok", id="unchanged"),
         pytest.param(pair(THEIR_FINETUNE), "warn", id="somebody's fine-tune"),
         pytest.param(pair(THEIR_FINETUNE, draft(id="someone/Tuned-1B")), "ok", id="both by that somebody"),
+        pytest.param(
+            pair(THEIR_FINETUNE, draft(id="third/Draft-1B", made_for=(THEIR_FINETUNE.id,))), "ok", id="made for it"
+        ),
+        pytest.param(
+            pair(THEIR_FINETUNE, draft(id="third/Draft-1B", lineage=origin(base_model="someone/Tuned-1B"))),
+            "ok",
+            id="made from that somebody's small one",
+        ),
+        pytest.param(pair(THEIR_FINETUNE._replace(id="/models/tuned")), "warn", id="a fine-tune in a folder"),
+        pytest.param(head_pair(THEIR_FINETUNE), "warn", id="a head for the base, named by the user"),
+        pytest.param(head_pair(THEIR_FINETUNE, head(target=THEIR_FINETUNE.id)), "ok", id="a head for the fine-tune"),
         pytest.param(
             pair(target(lineage=origin(base_model="maker/Toy-2-7B", relation="finetune"))),
             "ok",

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftpick.models.profile import Experts, Lineage, ModelProfile
+from draftpick.rules.figures import count
 from draftpick.rules.size import ratio_score
 
 LAW = settings(deadline=None, max_examples=60)
@@ -39,6 +40,27 @@ def test_size_ratio_counts_what_one_token_reads() -> None:
     outcome = ask("size-ratio", pair(sparse, sized(1.7)))
     assert outcome.kind == "warn"
     assert outcome.evidence == {"ratio": 1.76, "bytes_ratio": 1.76, "band": "low", "basis": "active"}
+
+
+def test_a_sparse_draft_keeps_all_its_experts() -> None:
+    sparse = draft(params_total=26_000_000_000, params_active=1_000_000_000, experts=SPARSE)
+    outcome = ask("size-ratio", pair(target(params_total=27_000_000_000), sparse))
+    assert outcome.kind == "warn"
+    assert "96% of the target's parameters" in outcome.message
+    assert outcome.evidence["kept_ratio"] == 1.04
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [(999_400_000, "999M"), (999_885_952, "1B"), (1_490_000_000, "1.49B"), (1_040_000_000_000, "1.04T"), (512, "512")],
+)
+def test_numbers_of_parameters_as_people_say_them(parameters: int, said: str) -> None:
+    assert count(parameters) == said
+
+
+def test_a_ratio_is_told_from_the_customary_one_in_words() -> None:
+    assert "a little above the customary 5 to 10" in ask("size-ratio", pair(theirs=sized(0.6))).message
+    assert "a little below the customary 5 to 10" in ask("size-ratio", pair(theirs=sized(2.0))).message
 
 
 def test_size_ratio_leaves_an_untied_input_embedding_out() -> None:
