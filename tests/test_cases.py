@@ -1,7 +1,7 @@
 """Pairs and rankings with a known right answer: families, generations, heads, engines, devices and splits.
 
-Each answer was written down from published facts before the command was run; `cases.csv` holds the pairs. What is expected
-is the verdict of an engine or the outcome of a rule. Action `undecided` is for tokenizers that nobody compared.
+Each answer was written down from published facts before the command was run; `cases.csv` holds the pairs. Expected are
+verdicts of engines and outcomes of rules. Action `undecided` is for tokenizers that nobody compared.
 """
 
 from __future__ import annotations

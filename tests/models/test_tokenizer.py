@@ -391,10 +391,18 @@ SAID = ({"key": "qwen", "what": "two more tokens", "confidence": "recalled"},)
         (bare("glm5", base_ids=154820), bare("glm4"), (154880, 151552), "different"),
         (bare("padded", base_ids=152042, named_ids=151665), bare("other"), (152064, 151936), "unknown"),
     ],
-    ids=(
-        "same key,other rows,same family,other,one side,said so,said by the draft,no family,"
-        "more ids of text than rows,padding counted as text"
-    ).split(","),
+    ids=[
+        "same key",
+        "other rows",
+        "same family",
+        "other",
+        "one side",
+        "said so",
+        "said by the draft",
+        "no family",
+        "more ids of text than rows",
+        "padding counted as text",
+    ],
 )
 def test_what_is_only_said_is_never_verified(target: Fingerprint, draft: Fingerprint, rows: Any, kind: str) -> None:
     relation = compare(target, draft._replace(verified=True), *rows)
