@@ -182,9 +182,7 @@ def why_not(found: Assessment) -> str:
     asked = found.engines.asked
     if asked is not None and asked.verdict not in ("accepted", "care"):
         reason = asked.reasons[0] if asked.reasons else "no reason is recorded"
-        engine = f"{asked.engine} {asked.version}"
-        said = f"{engine} refuses it" if asked.verdict == "refused" else f"whether {engine} takes it is not known"
-        return f"{said}: {reason}"
+        return f"{asked.engine} {asked.version}: {asked.verdict}: {reason}"
     if found.engines.taken_by is None:
         return "no engine that draftpick knows takes it"
     return ""
