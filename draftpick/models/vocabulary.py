@@ -8,7 +8,7 @@ special is not trusted: files of one and the same model disagree about it, so ma
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -895,19 +895,20 @@ def from_gguf(metadata: Mapping[str, Any], *, source: str = "GGUF", pipeline: bo
     def get(key: str) -> Any:
         return metadata.get(f"tokenizer.ggml.{key}")
 
-    model, texts = str(get("model")), get("tokens")
+    model, pre = (value if isinstance(value, str) else "" for value in (get("model"), get("pre")))
+    texts = get("tokens")
     if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidFile(f"{source}: no list of tokens in its metadata", "The file has no tokenizer, or is damaged.")
     kinds = get("token_type") or [_NORMAL] * len(texts)
-    if len(texts) > MAX_TOKENS or len(kinds) != len(texts):
+    if not isinstance(kinds, Sequence) or len(texts) > MAX_TOKENS or len(kinds) != len(texts):
+        counted = f"{len(kinds):,}" if isinstance(kinds, Sequence) else "no list of"
         raise InvalidFile(
-            f"{source}: {len(texts):,} tokens and {len(kinds):,} token types", "The file is damaged; convert it again."
+            f"{source}: {len(texts):,} tokens and {counted} token types", "The file is damaged; convert it again."
         )
     algorithm = _GGUF_ALGORITHMS.get(model, model)
     tokens = _Tokens(source, spaces=algorithm in ("BPE/spm", "Unigram"))
     _gguf_tokens(model, texts, kinds, tokens)
     canonical, template = tokens.finish(), metadata.get("tokenizer.chat_template")
-    pre = get("pre")
     return Vocabulary(
         format="gguf",
         tokens=canonical,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from io import StringIO
@@ -14,7 +13,7 @@ from rich.table import Table
 
 from draftpick.catalog import Catalog, Record
 from draftpick.errors import UsageError
-from draftpick.report.text import count, printable
+from draftpick.report.text import count, json_text, printable
 
 KINDS = ("models", "heads", "tokenizers", "engines", "devices")
 
@@ -31,10 +30,7 @@ def listing(catalog: Catalog, kind: str, *, family: str | None, as_json: bool, w
             families = sorted({str(row["family"]) for row in _records(catalog, kind).values() if row.get("family")})
             raise UsageError(f"no {kind} of a family {family!r}", f"families: {', '.join(families) or 'none'}")
     if as_json:
-        return (
-            json.dumps([{"id": key, **row} for key, row in sorted(records.items())], ensure_ascii=False, indent=2)
-            + "\n"
-        )
+        return json_text([{"id": key, **row} for key, row in sorted(records.items())]) + "\n"
     header, rows = _COLUMNS[kind](records)
     return _table(header, rows, width, color) + f"\n{len(records)} {kind}; catalogue of {catalog.date}\n"
 
@@ -43,7 +39,7 @@ def one_record(catalog: Catalog, name: str, *, as_json: bool, width: int | None,
     """One record with everything that is known of it and where that was read."""
     kind, key, record = _find(catalog, name)
     if as_json:
-        return json.dumps({"kind": kind[:-1], "id": key, **record}, ensure_ascii=False, indent=2) + "\n"
+        return json_text({"kind": kind[:-1], "id": key, **record}) + "\n"
     uncertain = set(record.get("uncertain", ()))
     rows = [
         (field, _value(value), "uncertain" if field in uncertain else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from draftpick import __version__
@@ -11,13 +10,14 @@ from draftpick.assess import Assessment
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Setting
+from draftpick.report.text import json_text
 
 SCHEMA_VERSION = "1"
 
 
 def render(advice: Advice) -> str:
     """The document as text, stable from run to run."""
-    return json.dumps(document(advice), ensure_ascii=False, indent=2)
+    return json_text(document(advice))
 
 
 def document(advice: Advice) -> dict[str, Any]:

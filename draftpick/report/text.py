@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from draftpick.assess import Assessment
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Proposal
@@ -12,10 +14,20 @@ _INVISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA
     code: f"\\u{code:04x}" for code in _UNSHOWN
 }
 
+_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in _INVISIBLE if code >= 0x7F}
+
 
 def printable(text: str) -> str:
     """Text on one line with everything invisible spelled out."""
     return text.translate(_INVISIBLE).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def json_text(value: Any) -> str:
+    """A value as indented JSON that is safe to show: what a terminal acts on is escaped, and nothing is lost."""
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)
+    return text.translate(_JSON_ESCAPES).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def count(number: int | None) -> str:
