@@ -162,7 +162,17 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
         kind = KINDS.get(proposal.method, f"{proposal.method} head")
         whose = f", made for {proposal.via}," if proposal.via else ""
         sentence = f"Put {proposal.label}{whose} in front of {target.id} as {kind}{place}{start} ({FACTS_ONLY})."
-    return Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
+    decided = Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
+    return decided._replace(sentence=sentence + _misfit(best))
+
+
+def _misfit(best: Assessment) -> str:
+    """What the sentence must not hide: the pair does not fit the memory of the device that was named."""
+    setting, need = best.pair.setting, best.budget.min_tensor_parallel_size
+    if setting.device is None or best.budget.fits is not False:
+        return ""
+    enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
+    return f" It does not fit on {setting.tensor_parallel_size} × {setting.device.key}{enough}."
 
 
 def num_spec_tokens(found: Assessment) -> int | None:

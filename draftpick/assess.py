@@ -8,6 +8,7 @@ from functools import cached_property
 
 from draftpick.catalog import Catalog
 from draftpick.choices import APPLE_PREFERENCE, ASCEND_PREFERENCE, ENGINE_PREFERENCE, USUAL_ENGINES, RuleChoices
+from draftpick.memory import Budget, budget
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
@@ -28,6 +29,17 @@ class Assessment:
     coverage: float
     """0 … 1: how much of what matters could be judged, and on facts that are sure."""
     engines: Engines
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the pair takes of each device's memory, and whether it fits the device that was named, if one was."""
+        setting = self.pair.setting
+        return budget(
+            self.pair,
+            memory=setting.memory,
+            kv_cache_dtype=setting.kv_cache_dtype,
+            gpu_memory_utilization=setting.gpu_memory_utilization,
+        )
 
     @property
     def proposal(self) -> Proposal:

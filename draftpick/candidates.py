@@ -126,18 +126,17 @@ def _why_not_worth_a_line(target: ModelProfile, traits: Sequence[Any], catalog: 
 
 def _shares_text(target: ModelProfile, key: str | None, catalog: Catalog) -> bool | None:
     """Whether a catalogued tokenizer gives ordinary text the ids of the target's; None where nobody can tell."""
-    own = target.tokenizer
-    other = catalog.tokenizer(key) if key is not None else None
+    own, other = target.tokenizer, catalog.tokenizer_traits.get(key or "")
     if other is None or own is None:
         return None
-    if own.core is not None and other.core is not None:
-        return own.core == other.core
-    if own.key == other.key or (own.family is not None and own.family == other.family):
+    family, core, same_text_as = other
+    if own.core is not None and core is not None:
+        return bool(own.core == core)
+    if own.key == key or (own.family is not None and own.family == family):
         return True
-    for one, another in ((own, other), (other, own)):
-        if any(said["key"] in (another.key, another.family) for said in one.same_text_as):
-            return True
-    return None
+    if own.key in same_text_as or own.family in same_text_as:
+        return True
+    return True if any(said["key"] in (key, family) for said in own.same_text_as) else None
 
 
 def _model_proposal(draft: ModelProfile, origin: str) -> Proposal:

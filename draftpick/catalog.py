@@ -110,6 +110,11 @@ class Catalog:
         return self._index["traits"]  # type: ignore[no-any-return]
 
     @property
+    def tokenizer_traits(self) -> Mapping[str, list[Any]]:
+        """Of each tokenizer: family, core, and the keys of those said to have its ids of text."""
+        return self._index["tokenizer_traits"]  # type: ignore[no-any-return]
+
+    @property
     def heads(self) -> Mapping[str, Record]:
         return self._index["heads"]  # type: ignore[no-any-return]
 

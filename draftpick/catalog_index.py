@@ -30,7 +30,6 @@ DETAILS = {
 """What nobody needs for a judgement, only for a look at the record."""
 KINDS = ("models", "heads", "tokenizers", "engines", "devices")
 TRAITS = ("family", "tokenizer", "vocab_size", "params_active", "params_text", "params_total")
-"""What decides whether a model is worth a line, kept for all models in the index itself."""
 HEAVY_TOKENIZER_FIELDS = ("control", "blocks", "sketch", "head")
 
 
@@ -59,7 +58,7 @@ def compile_index(folder: Path) -> dict[str, bytes]:
     relations = _relations(folder / "tokenizers" / "relations.csv")
     index = _derive(whole)
     index["related"] = sorted(Path(name).stem for name in relations)
-    index["traits"] = {key: [record.get(field) for field in TRAITS] for key, record in whole["models"].items()}
+    _add_traits(index)
     details = {kind: {key: _split(index[kind], key, fields) for key in index[kind]} for kind, fields in DETAILS.items()}
     files = {"details.json": _bytes(details), "tokenizers.json": _bytes(tokenizers)}
     files.update((name, _bytes(rows)) for name, rows in relations.items())
@@ -139,7 +138,7 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
                 _add_devices(merged, content)
             else:
                 _add_family(merged, content, origin="overlay")
-    merged["traits"] = {key: [record.get(field) for field in TRAITS] for key, record in merged["models"].items()}
+    _add_traits(merged)
     return _derive(merged)
 
 
@@ -163,6 +162,15 @@ def _add_devices(index: Record, content: Record) -> None:
     for row in content.get("device", ()):
         record = _plain(row)
         index["devices"][record.pop("key")] = record
+
+
+def _add_traits(index: Record) -> None:
+    """What decides whether a model is worth a line, kept for all models and tokenizers in the index itself."""
+    index["traits"] = {key: [record.get(field) for field in TRAITS] for key, record in index["models"].items()}
+    index["tokenizer_traits"] = {
+        key: [record.get("family"), record.get("core"), [said["key"] for said in record.get("same_text_as", ())]]
+        for key, record in index["tokenizers"].items()
+    }
 
 
 def _derive(index: Record) -> Record:

@@ -15,6 +15,7 @@ from draftpick import __version__
 from draftpick.errors import DraftpickError
 from draftpick.options import (
     AsJson,
+    CacheDtype,
     Config,
     DeviceName,
     Draft,
@@ -28,6 +29,7 @@ from draftpick.options import (
     Format,
     Ignore,
     Images,
+    Memory,
     ModelLength,
     NoColor,
     Offline,
@@ -44,6 +46,7 @@ from draftpick.options import (
     SpecTokens,
     Target,
     TensorParallel,
+    Utilization,
     merged,
     setting,
 )
@@ -86,6 +89,9 @@ def recommend(
     dtype: Dtype = None,
     quantization: Quantization = None,
     draft_quantization: DraftQuantization = None,
+    memory: Memory = None,
+    gpu_memory_utilization: Utilization = None,
+    kv_cache_dtype: CacheDtype = None,
     images: Images = None,
     revision: Revision = None,
     trust_remote_code: RemoteCode = None,
@@ -136,6 +142,9 @@ def check(
     dtype: Dtype = None,
     quantization: Quantization = None,
     draft_quantization: DraftQuantization = None,
+    memory: Memory = None,
+    gpu_memory_utilization: Utilization = None,
+    kv_cache_dtype: CacheDtype = None,
     images: Images = None,
     revision: Revision = None,
     trust_remote_code: RemoteCode = None,

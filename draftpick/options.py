@@ -86,6 +86,25 @@ DraftQuantization = Annotated[
     str | None,
     typer.Option("--draft-quantization", help="Quantisation of the draft.", rich_help_panel=_WHERE),
 ]
+CacheDtype = Annotated[
+    str | None,
+    typer.Option("--kv-cache-dtype", help="fp8, int8 …, if not the model's.", rich_help_panel=_WHERE),
+]
+Utilization = Annotated[
+    float | None,
+    typer.Option(
+        "--gpu-memory-utilization",
+        min=0.05,
+        max=1.0,
+        metavar="SHARE",
+        help="Of a device's memory.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", help="Of one device, as 64GB or 60.9GiB.", rich_help_panel=_WHERE),
+]
 Images = Annotated[
     bool | None,
     typer.Option(
@@ -189,6 +208,7 @@ _INTEGERS = {
     "max_num_seqs": (1, 1 << 20),
     "num_speculative_tokens": (1, 64),
 }
+_NUMBERS = {"gpu_memory_utilization": (0.05, 1.0)}
 _SWITCHES = {
     "images",
     "trust_remote_code",
@@ -249,6 +269,10 @@ def _checked(path: Path, key: str, name: str, value: Any) -> Any:
         low, high = _INTEGERS[name]
         fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
         wanted = f"a whole number from {low} to {high}"
+    elif name in _NUMBERS:
+        least, most = _NUMBERS[name]
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+        wanted = f"a number from {least:g} to {most:g}"
     elif name in _SWITCHES:
         fits, wanted = isinstance(value, bool), "true or false"
     elif name in _LISTS:
@@ -298,4 +322,27 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         draft_quantization=values["draft_quantization"],
         images=values["images"],
         trust_remote_code=bool(values["trust_remote_code"]),
+        kv_cache_dtype=values["kv_cache_dtype"],
+        gpu_memory_utilization=values["gpu_memory_utilization"],
+        memory=_amount(values["memory"], "--memory", "64GB or 60.9GiB"),
     )
+
+
+# Memory is labelled in powers of two, whatever the unit is called: a card of "12 GB" holds 12 GiB.
+_UNITS = {"mb": 2**20, "gb": 2**30, "tb": 2**40, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def _amount(text: str | None, option: str, example: str) -> int | None:
+    """Bytes from text such as 64GB or 60.9GiB. Raises UsageError."""
+    if text is None:
+        return None
+    plain = text.strip().lower().replace(" ", "")
+    number = plain.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = _UNITS.get(plain[len(number) :])
+    try:
+        amount = float(number) * (unit or 0)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < 1e18:
+        raise UsageError(f"{option} is {text!r}", f"give an amount with its unit, as {example}")
+    return int(amount)

@@ -104,6 +104,10 @@ class Setting(NamedTuple):
     images: bool | None = None
     """Whether requests carry images; None: not said."""
     trust_remote_code: bool = False
+    kv_cache_dtype: str | None = None
+    gpu_memory_utilization: float | None = None
+    memory: int | None = None
+    """Bytes of one device, instead of what the catalogue says."""
 
 
 class Pair(NamedTuple):

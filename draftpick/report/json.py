@@ -79,11 +79,25 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
             "by_k": None,
             "schedule": None,
         },
-        "memory": None,
+        "memory": _memory(found),
         "engines": {
             key: {"verdict": found_there.verdict, "version": found_there.version, "reasons": list(found_there.reasons)}
             for key, found_there in found.engines.all.items()
         },
+    }
+
+
+def _memory(found: Assessment) -> dict[str, Any]:
+    budget = found.budget
+    return {
+        "fits": budget.fits,
+        "per_device_bytes": budget.per_device_bytes._asdict(),
+        "max_num_seqs": budget.max_num_seqs,
+        "max_num_seqs_without_draft": budget.max_num_seqs_without_draft,
+        "max_tokens": budget.max_tokens,
+        "max_context": budget.max_context,
+        "min_tensor_parallel_size": budget.min_tensor_parallel_size,
+        "notes": list(budget.notes),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from draftpick import __version__
 from draftpick.advice import Advice, num_spec_tokens, why, why_not
 from draftpick.assess import Assessment
-from draftpick.report.text import printable, ratio, size_of, summary
+from draftpick.report.text import memory, printable, ratio, size_of, summary
 
 # What Markdown acts on inside a table cell; a backslash before it shows it as it is.
 _MARKS = {ord(mark): f"\\{mark}" for mark in "\\`*_[]|#~"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
@@ -38,6 +38,9 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
         ("#", "draft", "method", "size", "ratio", "k", "score", "engine", "what matters most"),
         ((str(place), *_row(advice, found)) for place, found in enumerate(shown, start=1)),
     )
+    for line in (line for found in advice.viable[:1] for line in memory(found)):
+        yield cell(line)
+        yield ""
     if len(advice.viable) > 9 and not everything:
         yield f"{len(advice.viable) - 9} more fit less well."
         yield ""
@@ -77,8 +80,9 @@ def _row(advice: Advice, found: Assessment) -> tuple[str, ...]:
 
 
 def _pair(found: Assessment) -> Iterable[str]:
-    yield summary(found)
-    yield ""
+    for line in (summary(found), *memory(found)):
+        yield cell(line)
+        yield ""
     yield from _findings(found)
     yield from _table(
         ("engine", "version", "verdict", "why"),

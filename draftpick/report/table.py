@@ -12,7 +12,7 @@ from rich.text import Text
 
 from draftpick.advice import Advice, num_spec_tokens, why, why_not
 from draftpick.assess import TAKEN, Assessment
-from draftpick.report.text import printable, ratio, size_of, summary
+from draftpick.report.text import memory, printable, ratio, size_of, summary
 
 STYLES = {
     "ok": "green",
@@ -66,6 +66,7 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
     if shown:
         yield Text("")
         yield _candidates_table(advice, shown, stacked=width is not None and width < WIDE)
+    yield from (Text(line, style="dim") for found in advice.viable[:1] for line in memory(found))
     if len(viable) < len(advice.viable):
         yield Text(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
     groups = _by_reason(sorted(advice.rejected, key=_looks_right))
@@ -156,6 +157,7 @@ _TAKEN_WORDS = {"accepted": "accepted by", "care": "with care by"}
 
 def _pair(found: Assessment) -> Iterable[RenderableType]:
     yield Text(summary(found), style="dim")
+    yield from (Text(line, style="dim") for line in memory(found))
     yield Text("")
     yield _findings_table(found)
     yield Text("")

@@ -62,3 +62,40 @@ def summary(found: Assessment) -> str:
     if found.rejections:
         return f"Rejected by {', '.join(finding.rule for finding in found.rejections)}; {judged}."
     return f"Score {found.score:.0f} of 100; {judged}."
+
+
+def memory(found: Assessment) -> list[str]:
+    """What the pair takes of each device's memory, and whether it fits; nothing where no device was named."""
+    budget, setting = found.budget, found.pair.setting
+    if setting.device is None:
+        return []
+    parts = budget.per_device_bytes
+    named = {
+        "target": parts.target_weights,
+        "draft": parts.draft_weights,
+        "KV cache": _sum(parts.target_kv, parts.draft_kv),
+        "workspace and reserve": _sum(parts.verify_workspace, parts.reserve),
+        "free": parts.free,
+    }
+    said = ", ".join(f"{name} {gib(value)}" for name, value in named.items() if value is not None)
+    where = f"{setting.tensor_parallel_size} × {setting.device.key}"
+    lines = [f"Memory of each of {where}, GiB, estimated: {said}."] if said else []
+    if budget.fits is False:
+        need = budget.min_tensor_parallel_size
+        lines.append(
+            "It does not fit." if need is None else f"It does not fit: it takes {need} × {setting.device.key}."
+        )
+    elif budget.max_num_seqs is not None and budget.max_num_seqs_without_draft is not None:
+        room, without = budget.max_num_seqs, budget.max_num_seqs_without_draft
+        lines.append(f"Room for {room:,} sequences at once, {without:,} without the draft.")
+    return lines
+
+
+def _sum(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def gib(value: float) -> str:
+    """Bytes as GiB with one decimal."""
+    return f"{value / 2**30:.1f}"

@@ -164,6 +164,10 @@ def quantization(pair: Pair) -> Outcome:
     target = pair.setting.quantization or pair.target.quantization
     draft = pair.setting.draft_quantization or (pair.draft.quantization if pair.draft is not None else None)
     evidence: Evidence = {"target": target, "draft": draft}
+    cache = bits_per_weight(pair.setting.kv_cache_dtype, None)
+    if cache is not None and cache < 8 and pair.method not in DRAFT_FREE:
+        message = f"The KV cache is kept in {pair.setting.kv_cache_dtype}: below 8 bits a draft loses acceptance."
+        return warn(message, 0.4, cache=pair.setting.kv_cache_dtype, **evidence)
     if pair.method == "mtp" and _mtp_in_doubt(pair):
         stored = target or "format not known"
         return warn(

@@ -445,7 +445,35 @@ def same(ours: int | None, theirs: int | None) -> str | None:
 
 _SUBJECTS = ("setting", "device", "pair", "head", "draft", "target", "either")
 _HEADER = ("key", "name", "aliases", "version", "checked", "source", "notes", "gguf", "builds")
-_TOP = frozenset({*_HEADER, "vocabulary", "methods", "limits", "tensor_parallel", "exceptions"})
+_TOP = frozenset({*_HEADER, "vocabulary", "methods", "limits", "tensor_parallel", "step_overhead", "exceptions"})
+_STEP_NUMBERS = frozenset(
+    {
+        "per_token",
+        "per_step",
+        "per_draft_token",
+        "per_translation",
+        "cache_factor",
+        "launch_per_expert",
+        "default_num_spec_tokens",
+        "stop_threshold",
+    }
+)
+_STEP_OTHERS = frozenset(
+    {
+        "mode",
+        "launch_per_layer",
+        "copies_cache",
+        "stop",
+        "stop_keeps",
+        "draft_samples",
+        "redecodes_draft",
+        "seen",
+        "was",
+        "certain",
+        "source",
+        "notes",
+    }
+)
 _WINDOWED = ("since", "until")
 
 
@@ -454,6 +482,7 @@ def problems(facts: Mapping[str, Any]) -> list[str]:
     found = [f"{name} is missing" for name in ("key", "name", "version", "source", "vocabulary") if name not in facts]
     found += [f"unknown key {name!r}" for name in facts if name not in _TOP]
     found += _vocabulary_problems(facts.get("vocabulary", {}))
+    found += _step_problems(facts.get("step_overhead", {}))
     for name, row in facts.get("methods", {}).items():
         found += _row_problems(f"methods.{name}", row)
         if row.get("support") not in SUPPORT:
@@ -464,6 +493,17 @@ def problems(facts: Mapping[str, Any]) -> list[str]:
                 found.append(f"methods.{name}.was: support is one of {', '.join(SUPPORT)}")
     for index, row in enumerate(facts.get("exceptions", ()), start=1):
         found += _exception_problems(f"exception {index}", row)
+    return found
+
+
+def _step_problems(table: Mapping[str, Any]) -> list[str]:
+    """Of the costs that the engine adds to a step, in seconds."""
+    found = [f"step_overhead: unknown key {name!r}" for name in table if name not in _STEP_NUMBERS | _STEP_OTHERS]
+    for name in _STEP_NUMBERS & table.keys():
+        if isinstance(table[name], bool) or not isinstance(table[name], (int, float)) or table[name] < 0:
+            found.append(f"step_overhead: {name} is a number, 0 or more")
+    if table and "source" not in table:
+        found.append("step_overhead: source is missing")
     return found
 
 

@@ -26,10 +26,10 @@ try:
 except ModuleNotFoundError:
     import tomli as tomllib
 
-CAPABILITIES = {"facts"}
+CAPABILITIES = {"facts", "memory", "plan"}
 """What draftpick can do by now; cases that need more are skipped."""
 
-EVERY_CAPABILITY = {"facts", "memory", "predict", "probe", "launch", "gate", "served", "troubles"}
+EVERY_CAPABILITY = {"facts", "memory", "plan", "predict", "probe", "launch", "gate", "served", "troubles"}
 REPORTS = 136
 EXPRESSIBLE = 100
 PASSING = 0.95

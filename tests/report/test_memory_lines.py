@@ -1,0 +1,57 @@
+"""Memory in the answers: the sentence, the lines below the table, the JSON block."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.commands import run
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(
+            ["--device", "h100"], "It does not fit on 1 × h100-80g: it takes 4 of them.", id="too large for one"
+        ),
+        pytest.param(
+            ["--device", "h100", "-tp", "4"], "Memory of each of 4 × h100-80g, GiB, estimated: target ", id="fits"
+        ),
+        pytest.param(["--device", "910b3", "-tp", "8"], "sequences at once", id="room"),
+    ],
+)
+def test_the_answer_speaks_of_memory(options: list[str], said: str) -> None:
+    answer = run("check", "meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct", *options)
+    assert said in answer.stdout
+
+
+def test_without_a_device_the_parts_stand_in_the_json_alone() -> None:
+    pair = ("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B")
+    assert "Memory" not in run(*pair).stdout
+    memory = json.loads(run(*pair, "--json").stdout)["candidates"][0]["memory"]
+    assert memory["fits"] is None
+    assert memory["per_device_bytes"]["draft_weights"] > 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(["--memory", "0"], "64GB or 60.9GiB", id="no unit"),
+        pytest.param(["--memory", "-4GB"], "64GB or 60.9GiB", id="negative"),
+        pytest.param(["--memory", "many"], "64GB or 60.9GiB", id="words"),
+        pytest.param(["--gpu-memory-utilization", "1.5"], "0.05<=x<=1.0", id="share above one"),
+        pytest.param(["-tp", "0"], "1<=x<=1024", id="no devices"),
+    ],
+)
+def test_impossible_amounts_name_what_is_allowed(options: list[str], said: str) -> None:
+    answer = run("recommend", "Qwen/Qwen3-32B", "--device", "h100", *options)
+    assert answer.exit_code == 2
+    assert said in answer.stderr
+
+
+@pytest.mark.parametrize("text", ["64GB", "64GiB", "64 gb", "65536MiB"])
+def test_memory_is_labelled_in_powers_of_two(text: str) -> None:
+    answer = run("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", "--device", "910b3", "--memory", text, "--json")
+    memory = json.loads(answer.stdout)["candidates"][0]["memory"]
+    assert sum(memory["per_device_bytes"].values()) == 64 * 2**30
