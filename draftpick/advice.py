@@ -168,9 +168,10 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
 
 def _misfit(best: Assessment) -> str:
     """What the sentence must not hide: the pair does not fit the memory of the device that was named."""
-    setting, need = best.pair.setting, best.budget.min_tensor_parallel_size
+    setting = best.pair.setting
     if setting.device is None or best.budget.fits is not False:
         return ""
+    need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
     return f" It does not fit on {setting.tensor_parallel_size} × {setting.device.key}{enough}."
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from draftpick.catalog import Catalog
 from draftpick.choices import APPLE_PREFERENCE, ASCEND_PREFERENCE, ENGINE_PREFERENCE, USUAL_ENGINES, RuleChoices
-from draftpick.memory import Budget, budget
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, verdict
+
+if TYPE_CHECKING:
+    from draftpick.memory import Budget
 
 TAKEN = ("accepted", "care")
 
@@ -33,6 +36,8 @@ class Assessment:
     @cached_property
     def budget(self) -> Budget:
         """What the pair takes of each device's memory, and whether it fits the device that was named, if one was."""
+        from draftpick.memory import budget
+
         setting = self.pair.setting
         return budget(
             self.pair,

@@ -66,9 +66,10 @@ def summary(found: Assessment) -> str:
 
 def memory(found: Assessment) -> list[str]:
     """What the pair takes of each device's memory, and whether it fits; nothing where no device was named."""
-    budget, setting = found.budget, found.pair.setting
+    setting = found.pair.setting
     if setting.device is None:
         return []
+    budget = found.budget
     parts = budget.per_device_bytes
     named = {
         "target": parts.target_weights,
