@@ -1,7 +1,8 @@
 """What to expect of a pair before anybody measured it: the acceptance rate, its interval, and what it rests on.
 
 The estimator is a logistic line through published measurements, with a handful of facts of the pair as its inputs
-(`features`). Its coefficients are written by `make fit` into catalog/acceptance.json. Plain arithmetic.
+(`features`), times what is left of the rate where draft and target differ in tokenizer or training. Its coefficients
+are written by `make fit` into catalog/acceptance.json. Plain arithmetic.
 """
 
 from __future__ import annotations
@@ -95,16 +96,16 @@ def prior(
     if inputs is None:
         return None
     coefficients: Mapping[str, float] = known["rate"]
-    logit = logit_of(inputs, coefficients)
+    logit, share = own_logit(inputs, coefficients), kept(inputs, coefficients)
     spread = known["spread"]["rate"] * (PRIORS["unknown_relation"] if _uncompared(pair) else 1.0)
     rests_on = _closest(pair, inputs, known["rows"])
     return Acceptance(
-        rate=logistic(logit),
-        low=logistic(logit - Z * spread),
-        high=logistic(logit + Z * spread),
+        rate=share * logistic(logit),
+        low=share * logistic(logit - Z * spread),
+        high=share * logistic(logit + Z * spread),
         source=_sentence(pair, inputs, rests_on, known),
         rests_on=tuple(row for row, _ in rests_on),
-        own_rate=logistic(logit_of(own(inputs), coefficients)),
+        own_rate=logistic(logit),
         log_error=_error(pair, known),
     )
 
@@ -139,7 +140,7 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
     noise = 0.0
     for model, chosen in ((target, pair.setting.quantization), (draft, pair.setting.draft_quantization)):
         bits = bits_of(chosen or model.quantization, model.dtype)
-        noise += 2.0 ** -bits if bits is not None else 0.0
+        noise += 2.0**-bits if bits is not None else 0.0
     inputs["quantisation"] = 10 * noise
     if temperature:
         sampled = drafting_of(pair.setting.engine).samples
@@ -151,20 +152,20 @@ ESTRANGED = frozenset({"other tokenizer", "other lineage", "changed target"})
 """Facts that part a draft from its target without making it less sure of itself."""
 
 
-def own(inputs: Mapping[str, float]) -> dict[str, float]:
-    """The facts as they would be with a target of the draft's own kind."""
-    return {name: value for name, value in inputs.items() if name not in ESTRANGED}
+def own_logit(inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
+    """Logit of the rate that the draft would reach with a target of its own kind."""
+    return sum(coefficients.get(name, 0.0) * value for name, value in inputs.items() if name not in ESTRANGED)
 
 
-def logit_of(inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
-    """The estimator: logit of the acceptance rate."""
-    return sum(coefficients.get(name, 0.0) * value for name, value in inputs.items())
+def kept(inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
+    """The share of that rate which is left with a target that it is estranged from: other words, other training."""
+    return math.exp(min(sum(coefficients.get(name, 0.0) * inputs[name] for name in ESTRANGED & inputs.keys()), 0.0))
 
 
 def kin(target: ModelProfile, draft: ModelProfile) -> str:
     """How the two are related by origin: same, changed (the target was trained on since), other, or unknown."""
-    bases = {target.id, target.lineage.base_model} - {None}
-    if draft.lineage.base_model in bases and draft.lineage.relation in ("distill", "pruned"):
+    stems = {target.id, target.lineage.base_model} - {None}
+    if draft.lineage.base_model in stems and draft.lineage.relation in ("distill", "pruned"):
         return "same"
     if target.id in draft.made_for:
         return "same"
@@ -172,7 +173,7 @@ def kin(target: ModelProfile, draft: ModelProfile) -> str:
         return "unknown"
     if target.lineage.data is not None and target.lineage.data == draft.lineage.data:
         return "same"
-    if _stock(target.family) == _stock(draft.family):
+    if _stock(target.family) == _stock(draft.family) or _same_tuning(target, draft):
         return "same"
     base = (target.lineage.base_model or "").rpartition("/")[2].lower()
     return "changed" if base.startswith(_stock(draft.family).lower()) else "other"
@@ -215,8 +216,9 @@ def expected_step(
     """What a step does on average at acceptance rate `rate`.
 
     Tokens are taken as independent. For a confidence stop the draft believes in a rate b = own_rate^belief, where
-    `own_rate` is what it would reach with a target of its own kind: it is certain of a share b² of the tokens, and its top probability on the others is spread as U^(1/b), U uniform, so that its mean
-    is b. `insight` says how far what it is sure of is also right: 0 not at all, 1 as far as the rate allows.
+    `own_rate` is what it would reach with a target of its own kind: it is certain of some of the tokens, and its top
+    probability on the others is spread as a power of a uniform number, so that its mean is b. `insight` says how far
+    what it is sure of is also right: 0 not at all, 1 as far as the rate allows.
     Raises UsageError for a rate outside 0 … 1.
     """
     if not 0 <= rate <= 1:
@@ -235,14 +237,15 @@ def _confidence(
     rate: float, own_rate: float, drafting: Drafting, temperature: float, fit: Mapping[str, float]
 ) -> tuple[float, float]:
     """Chance that the draft is sure of a token, and that such a token is accepted."""
-    believed = own_rate ** fit.get("belief", 1.0)
-    certain, rest = believed * believed, 1 - believed * believed
-    sure = certain + rest * (1 - drafting.threshold**believed)
+    believed = min(own_rate ** fit.get("belief", 1.0), 0.999)
+    certain = believed ** PRIORS["certain"]
+    mean = (believed - certain) / (1 - certain)
+    power = mean / (1 - mean)
+    sure = certain + (1 - certain) * (1 - drafting.threshold**power)
     heat = min(temperature, 1.0) if drafting.samples else 0.0
     if heat:
         # A sampled token is a sure one only where it is the top one, so sampling stops earlier.
-        mean = believed / (1 + believed)
-        warm = certain + rest * mean * (1 - drafting.threshold ** (believed + 1))
+        warm = certain + (1 - certain) * mean * (1 - drafting.threshold ** (power + 1))
         sure += heat * (warm - sure)
     hits = rate + fit.get("insight", 0.5) * (min(1.0, rate / sure) - rate)
     return sure, hits
@@ -273,22 +276,19 @@ def _geometric(ratio: float, terms: float) -> float:
 
 
 def _published(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> Acceptance | None:
-    """Tokens per step as published for the method, turned into the rate that gives it."""
+    """The rate that the method's published tokens per step stand for."""
     table: Mapping[str, Any] = known["methods"].get(pair.method, {})
     row = table.get(workload or "any") or table.get("any")
     if row is None:
         return None
-    k, tau = row["num_spec_tokens"], row["tau"]
-    rates = [rate_for(value, k) for value in (tau, row["low"], row["high"])]
-    where = "" if workload is None or workload not in table else f" on {workload}"
+    k, where = row["num_spec_tokens"], "" if workload is None or workload not in table else f" on {workload}"
     return Acceptance(
-        rate=rates[0],
-        low=rates[1],
-        high=rates[2],
-        source=f"{pair.method}{where}: {row['rows']} published rows of {row['sources']} sources, "
-        f"{row['low']:.1f} to {row['high']:.1f} tokens per step at about {k} drafted.",
+        rate=row["rate"],
+        low=row["low"],
+        high=row["high"],
+        source=f"{pair.method}{where}: {row['rows']} published rows of {row['sources']} sources, most at {k} drafted.",
         rests_on=tuple(row["ids"]),
-        tau=tau,
+        tau=_geometric(row["rate"], k + 1),
         drafted=k,
     )
 
@@ -356,6 +356,15 @@ def _params(model: ModelProfile) -> float | None:
     return float(found) if found else None
 
 
+TUNING_SETS = ("sharegpt", "ultrachat", "openhermes", "tulu")
+"""Public sets of answers: two models tuned on one of them write alike, whatever they learned before."""
+
+
+def _same_tuning(target: ModelProfile, draft: ModelProfile) -> bool:
+    ours, theirs = (target.lineage.data or "").lower(), (draft.lineage.data or "").lower()
+    return any(name in ours and name in theirs for name in TUNING_SETS)
+
+
 _STOCKS = ("-Coder", "-Math", "-VL")
 
 
@@ -372,6 +381,7 @@ def bits_of(quantization: str | None, dtype: str | None) -> float | None:
 
 
 def logistic(value: float) -> float:
+    """The share that a logit stands for."""
     return 1 / (1 + math.exp(-max(min(value, 30.0), -30.0)))
 
 

@@ -99,9 +99,12 @@ COST_TABLE: tuple[Choice, ...] = (
     # What a pass costs where neither the device's nor the engine's file says, nor measurements were there to fit.
     Choice("memory", 0.8, "share of the bandwidth that reading weights reaches on most devices"),
     Choice("compute", 0.3, "share of the peak that a pass over a few positions reaches: its matrices are thin"),
+    Choice("overlap", 1.5, "exponent that joins reading and arithmetic: 1 adds them up, a large one takes the longer"),
     Choice("prefill", 0.6, "share of the peak over a whole prompt"),
-    Choice("unpacking", 1.3, "quantised weights are unpacked before they are multiplied"),
-    Choice("fewest_bits", 4.8, "below, unpacking costs what the shorter reading saves: Q2 and Q3 run no faster than Q4"),
+    Choice("unpacking", 2.0, "quantised weights are unpacked before they are multiplied"),
+    Choice(
+        "fewest_bits", 4.8, "below, unpacking costs what the shorter reading saves: Q2 and Q3 run no faster than Q4"
+    ),
     Choice("launch_per_layer", 0.00005, "seconds: an engine that nobody timed, between graphs and a Python loop"),
     Choice("launch_per_expert", 0.0, "engines with grouped experts launch one kernel for all of them"),
     Choice("plain_layer", 0.5, "share of a Llama layer's kernels: about 15 against 35 without rotary, gate, RMS norm"),
@@ -119,6 +122,11 @@ COST_TABLE: tuple[Choice, ...] = (
 PRIOR_TABLE: tuple[Choice, ...] = (
     Choice("num_spec_tokens", 5, "drafted tokens where neither the user nor the engine says"),
     Choice("heuristic_longest", 30, "the heuristic schedule has no bound of its own; longer drafts are not seen"),
+    Choice(
+        "certain",
+        1.5,
+        "a draft that believes in a rate b is certain of b^1.5 of its tokens: text is mostly either plain or open",
+    ),
     Choice("closest", 2.5, "e-folds of size and other model names within which a published row is near a pair"),
     Choice("unknown_relation", 1.5, "times the spread where nobody compared the tokenizers"),
 )

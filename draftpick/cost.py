@@ -51,7 +51,7 @@ class Load(NamedTuple):
         """Bytes of weights that a pass over so many positions (of all sequences together) touches."""
         if not self.experts:
             return self.dense * self.bits / 8
-        share = 1 - (1 - self.experts_per_token / self.experts) ** positions
+        share: float = 1 - (1 - self.experts_per_token / self.experts) ** positions
         return (self.dense + self.routed * share) * self.bits / 8
 
 
@@ -64,7 +64,7 @@ class Rates(NamedTuple):
     prefill: float
     """Operations per second of a pass over a whole prompt."""
     unpacking: float
-    """How many times longer the arithmetic takes on quantised weights."""
+    """How many times longer the arithmetic takes on weights of 4 bits; in proportion for others."""
     launch: float
     """Per layer and pass."""
     hidden: bool
@@ -87,6 +87,8 @@ class Rates(NamedTuple):
     """Every pass copies the cache to grow it, and expands shared heads before attention reads them."""
     redecodes: bool
     """The draft reads the verified block again in a pass of its own."""
+    seen: str = ""
+    """What somebody measured in this engine with a draft that was mostly launches."""
 
 
 class Costs(NamedTuple):
@@ -238,6 +240,7 @@ def rates_of(
         cache_factor=number("cache_factor"),
         copies_cache=bool(facts.get("copies_cache")),
         redecodes=bool(facts.get("redecodes_draft")),
+        seen=str(facts.get("seen", "")),
     )
 
 
@@ -245,12 +248,14 @@ def pass_time(load: Load, rates: Rates, positions: float, batch: int = 1) -> flo
     """Seconds of one pass over `positions` tokens of each of `batch` sequences."""
     rows = positions * batch
     read = load.weights(rows) / rates.bandwidth
-    # Small batches do not overlap arithmetic with reading well: beyond the first row the two add up.
-    work = 2 * load.active * (rows - 1) / rates.compute
+    work = 2 * load.active * rows / rates.compute
     if load.bits < 16:
-        work *= rates.unpacking
+        work *= 1 + (rates.unpacking - 1) * (16 - load.bits) / 12
     cache = load.kv_bytes * _moves(load, rates) * batch / rates.bandwidth
-    busy, launched = read + work, launch_time(load, rates)
+    # A roofline with a rounded ridge: small batches overlap arithmetic with reading in part.
+    overlap = COSTS["overlap"]
+    busy: float = (read**overlap + work**overlap) ** (1 / overlap)
+    launched = launch_time(load, rates)
     return (max(busy, launched) if rates.hidden else busy + launched) + cache + load.layers * rates.all_reduce
 
 
@@ -308,8 +313,9 @@ def _costs(pair: Pair, ours: Load, theirs: Load | None, rates: Rates, batch: int
     bound = launched > COSTS["launch_bound"] * one
     if bound:
         notes.append(
-            f"a drafted token is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} ms of launches, "
-            "its parameters hardly matter"
+            f"a drafted token is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} of its "
+            f"{draft * 1e3:.1f} ms, a smaller draft of as many layers is no faster, and at low acceptance it makes "
+            f"decoding slower{'; ' + rates.seen if rates.seen else ''}"
         )
     return Costs(
         target=verify[0],

@@ -2,7 +2,7 @@
 
 `make eval`. Predictions are judged on rows with use = yes. A setting is a value of `group`: the same target, task,
 temperature, engine and hardware; a draft measured at several lengths counts with its best. "By target" averages over
-targets, "by source" over sources.
+targets, "by source" over sources; of the log error the median is taken over sources too, and their mean stands beside.
 """
 
 from __future__ import annotations
@@ -82,11 +82,14 @@ def averages(values: Sequence[tuple[Row, float]], by: Iterable[str]) -> str:
 
 
 def median_by(values: Sequence[tuple[Row, float]]) -> str:
-    """The median, and the mean over sources of their medians."""
+    """The median, and the median and the mean over sources of their medians."""
     parts: dict[str, list[float]] = {}
     for row, value in values:
         parts.setdefault(row.source, []).append(value)
-    return f"{np.median([v for _, v in values]):.3f} / {np.mean([np.median(part) for part in parts.values()]):.3f}"
+    medians = [np.median(part) for part in parts.values()]
+    return (
+        f"{np.median([v for _, v in values]):.3f} / {np.median(medians):.3f} (mean of sources {np.mean(medians):.3f})"
+    )
 
 
 def draft_or_none(groups: Mapping[str, list[Entry]], choose: Choose, *, skip_none: bool = False) -> str:
