@@ -285,7 +285,7 @@ def start() -> np.ndarray:
     return np.array([p.prior if p.part == "rate" else math.log(p.prior) for p in PARAMETERS])
 
 
-def fit(rows: Sequence[Row], values: np.ndarray | None = None, iterations: int = 8) -> np.ndarray:
+def fit(rows: Sequence[Row], values: np.ndarray | None = None, iterations: int = 20) -> np.ndarray:
     """Values of PARAMETERS: regularised, robust Gauss-Newton with numerical derivatives.
 
     Every source has an offset of its own on the rate, for how predictable its texts are. It is fitted beside the
@@ -320,7 +320,7 @@ def fit(rows: Sequence[Row], values: np.ndarray | None = None, iterations: int =
         else:
             break
         values = values + step
-        if before - loss < 1e-3 * loss:
+        if before - loss < 1e-4 * loss:
             break
         before = loss
     return values[: len(PARAMETERS)]
@@ -391,7 +391,7 @@ def held_out(rows: Sequence[Row], values: np.ndarray) -> dict[str, Prediction]:
     found: dict[str, Prediction] = {}
     for source in sorted({row.source for row in rows}):
         rest = [row for row in rows if row.source != source]
-        model = as_model(list(fit(rest, values, iterations=5)))
+        model = as_model(list(fit(rest, values)))
         found.update((row.id, predict(row, model)) for row in rows if row.source == source)
     return found
 
