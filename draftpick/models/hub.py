@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from draftpick.errors import DraftpickError, NotResolvable
-from draftpick.models.bounded import CONFIG_BYTES
+from draftpick.models.bounded import CONFIG_BYTES, clean
+from draftpick.models.caches import is_hub_id
 from draftpick.models.card import Card, parse_card
+from draftpick.models.watch import Overrun, watched
 
 if TYPE_CHECKING:
     from draftpick.catalog import Catalog
@@ -34,6 +38,7 @@ _CONFIGS = (
 )
 _TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "spiece.model", "vocab.json")
 """The first of these that a repository has is enough."""
+_NOT_UNDERSTOOD = {"JSONDecodeError", "KeyError", "TypeError", "AttributeError", "RecursionError"}
 _MAX_HEADERS = 4
 """Headers of so many shards are asked for; of larger models the index gives the sum."""
 
@@ -46,31 +51,62 @@ def is_offline() -> bool:
 
 def profile_from_hub(model_id: str, catalog: Catalog, *, revision: str | None, base: Base) -> ModelProfile:
     """What the hub's metadata says of a model. Raises NotResolvable where it is missing, gated or out of reach."""
+    found = _ask(model_id, revision, lambda: _fetch(model_id, revision))
+    from draftpick.models.folder import profile_from_folder
+
+    profile = profile_from_folder(
+        found.folder,
+        catalog,
+        id=found.id,
+        origin="hub",
+        revision=found.revision,
+        base=base,
+        weights=found.weights,
+        card=found.card,
+    )
+    return profile._replace(gated=found.gated)
+
+
+class _Found(NamedTuple):
+    """What the hub gave of one model."""
+
+    id: str
+    revision: str | None
+    folder: Path
+    weights: Weights | None
+    card: Card | None
+    gated: bool | None
+
+
+def _fetch(model_id: str, revision: str | None) -> _Found:
+    # Another way to fetch large files, which would not be held to any bound of size.
+    os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
     import huggingface_hub
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
     api = huggingface_hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
-    info = _ask(
-        model_id, revision, lambda: api.model_info(model_id, revision=revision, files_metadata=True, timeout=_TIMEOUT)
-    )
+    info = api.model_info(model_id, revision=revision, files_metadata=True, timeout=_TIMEOUT)
     sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
+    commit = info.sha
+    if not _are_sane(commit, sizes):
+        raise TypeError("names, sizes or revision of its files are none")
     if not {"config.json", "adapter_config.json"} & set(sizes):
         raise _not_a_model(model_id, sizes)
-    folder = _download(api, model_id, info.sha, _wanted(sizes))
-    from draftpick.models.folder import profile_from_folder
-
-    profile = profile_from_folder(
-        folder,
-        catalog,
-        id=info.id or model_id,
-        origin="hub",
-        revision=info.sha,
-        base=base,
-        weights=_weights(api, model_id, info.sha, sizes, folder),
+    folder = _download(api, model_id, commit, _wanted(sizes))
+    return _Found(
+        id=info.id if is_hub_id(str(info.id)) else model_id,
+        revision=commit,
+        folder=folder,
+        weights=_weights(api, model_id, commit, sizes, folder),
         card=_card(info.card_data),
+        gated=bool(info.gated) if info.gated is not None else None,
     )
-    return profile._replace(gated=bool(info.gated) if info.gated is not None else None)
+
+
+def _are_sane(commit: object, sizes: dict[Any, Any]) -> bool:
+    named = commit is None or (isinstance(commit, str) and commit.isalnum())
+    return named and all(isinstance(name, str) and type(size) is int for name, size in sizes.items())
 
 
 def _wanted(sizes: dict[str, int]) -> list[str]:
@@ -86,13 +122,7 @@ def _wanted(sizes: dict[str, int]) -> list[str]:
 def _download(api: Any, model_id: str, revision: str | None, names: list[str]) -> Path:
     folder: Path | None = None
     for name in names:
-        path = _ask(
-            model_id,
-            revision,
-            lambda name=name: api.hf_hub_download(  # type: ignore[misc]
-                model_id, name, revision=revision, etag_timeout=_TIMEOUT
-            ),
-        )
+        path = api.hf_hub_download(model_id, name, revision=revision, etag_timeout=_TIMEOUT)
         folder = folder or Path(path).parent
     if folder is None:
         raise NotResolvable(f"{model_id}: its config.json is too large to be one", "name another model")
@@ -141,9 +171,15 @@ def _not_a_model(model_id: str, sizes: dict[str, int]) -> NotResolvable:
 def _ask(model_id: str, revision: str | None, call: Callable[[], T]) -> T:
     """Whatever the client library raises becomes one line and a hint: its errors differ between its versions."""
     try:
-        return call()
+        # The client prints some of its errors; stdout is for the answer.
+        with watched(), redirect_stdout(sys.stderr):
+            return call()
     except DraftpickError:
         raise
+    except Overrun as error:
+        raise NotResolvable(
+            f"the hub was asked for {model_id}, but {error}", "check the network or HF_ENDPOINT, or name a local folder"
+        ) from error
     except Exception as error:
         raise _not_resolvable(model_id, revision, error) from error
 
@@ -165,7 +201,14 @@ def _not_resolvable(model_id: str, revision: str | None, error: Exception) -> No
         )
     if status is not None:
         return NotResolvable(f"the hub answered {status} for {model_id}", "try again later, or name a local folder")
+    if kinds & _NOT_UNDERSTOOD:
+        return NotResolvable(
+            f"the hub's answer for {model_id} is no description of a model ({type(error).__name__})",
+            "check HF_ENDPOINT and proxies, or name a local folder",
+        )
+    said = (clean(str(error), 120) or "").partition("\n")[0]
+    kind = type(error).__name__ + (f": {said}" if said else "")
     return NotResolvable(
-        f"{model_id} is in no catalogue or cache, and the hub cannot be reached ({type(error).__name__})",
+        f"{model_id} is in no catalogue or cache, and the hub cannot be reached ({kind})",
         "check the network or HF_ENDPOINT, or name a local folder",
     )

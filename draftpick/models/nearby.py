@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAX_CACHED = 12
 """Reading a tokenizer takes a second; more of them would make the answer wait."""
 MAX_SIBLINGS = 4
+SIBLING_SECONDS = 10.0
 _SIZE = re.compile(r"(?<![a-z0-9])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.ASCII)
 
 
@@ -52,9 +53,12 @@ def _siblings(target: ModelProfile, catalog: Catalog) -> list[str]:
         return []
     import huggingface_hub
 
+    from draftpick.models.watch import Overrun, watched
+
     try:
-        listed = list(huggingface_hub.HfApi().list_models(author=owner, search=name[: size.start()], limit=100))
-    except Exception:  # the hub may answer anything; siblings are an extra
+        with watched(SIBLING_SECONDS):
+            listed = list(huggingface_hub.HfApi().list_models(author=owner, search=name[: size.start()], limit=100))
+    except (Exception, Overrun):  # the hub may answer anything; siblings are an extra
         return []
     pattern = re.compile(
         re.escape(name[: size.start()].lower()) + _SIZE.pattern + re.escape(name[size.end() :].lower())

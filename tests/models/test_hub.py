@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +30,32 @@ FILES: dict[str, bytes] = {
 CARD = {"license": "mit", "base_model": ["Qwen/Qwen2.5-0.5B-Instruct"], "base_model_relation": "finetune"}
 
 
+def bomb(megabytes: int) -> bytes:
+    """A gzip stream that is small and unpacks to much: one compressed piece, over and over."""
+    packed = zlib.compressobj(wbits=31)
+    start = packed.compress(b"[") + packed.flush(zlib.Z_FULL_FLUSH)
+    return start + (packed.compress(b" " * 1_000_000) + packed.flush(zlib.Z_FULL_FLUSH)) * megabytes
+
+
+BAD: dict[str, tuple[int, bytes, dict[str, str]]] = {
+    "html": (200, b"<html>sign in</html>", {}),
+    "nothing": (200, b"", {}),
+    "list": (200, b"[]", {}),
+    "number": (200, b"5", {}),
+    "deep": (200, b"[" * 100_000, {}),
+    "no-names": (200, b'{"id": "bad/no-names", "siblings": [{"rfilename": 5}]}', {}),
+    "no-sizes": (200, b'{"id": "a/b", "siblings": [{"rfilename": "config.json", "size": "x"}]}', {}),
+    "no-revision": (200, b'{"id": "a/b", "sha": "../..", "siblings": [{"rfilename": "config.json", "size": 9}]}', {}),
+    "bomb": (200, bomb(300), {"Content-Encoding": "gzip"}),
+    "circle": (302, b"", {"Location": "/api/models/bad/circle"}),
+    "unauthorized": (401, b"", {}),
+    "forbidden": (403, b"", {}),
+    "busy": (429, b"", {}),
+    "odd": (418, b"", {}),
+}
+ANSWERS = {f"/api/models/bad/{name}": answer for name, answer in BAD.items()}
+
+
 class Hub(BaseHTTPRequestHandler):
     asked: list[str] = []  # noqa: RUF012
 
@@ -44,12 +71,26 @@ class Hub(BaseHTTPRequestHandler):
             self._answer(404, b"{}", {"X-Error-Code": "RepoNotFound"}, body)
         elif "broken" in path:
             self._answer(500, b"no json", {}, body)
+        elif path in ANSWERS:
+            status, content, headers = ANSWERS[path]
+            self._answer(status, content, headers, body)
+        elif path == "/api/models/bad/endless":
+            self._endless()
         elif path.startswith("/api/models/"):
             self._answer(200, json.dumps(self._info(path)).encode(), {}, body)
         else:
             content = FILES.get(path.rpartition("/")[2])
             found = {"X-Repo-Commit": COMMIT, "ETag": f'"{path.rpartition("/")[2]}"'}
             self._answer(200 if content is not None else 404, content or b"", found, body)
+
+    def _endless(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        try:
+            while True:
+                self.wfile.write(b" " * 2**20)
+        except OSError:
+            self.close_connection = True
 
     def _info(self, path: str) -> dict[str, Any]:
         files = {"model.gguf": b"x"} if "only-gguf" in path else FILES
@@ -145,6 +186,29 @@ def test_what_the_hub_refuses_is_told(hub: str, tmp_path: Path, model_id: str, m
     error = ask(hub, tmp_path, model_id)
     assert message in error["message"]
     assert hint in error["hint"]
+
+
+@pytest.mark.parametrize("name", [*BAD, "endless"])
+def test_whatever_the_hub_answers_ends_in_a_clear_error(hub: str, tmp_path: Path, name: str) -> None:
+    error = ask(hub, tmp_path, f"bad/{name}")
+    assert f"bad/{name}" in error["message"]
+    assert "\n" not in error["message"]
+    assert error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HF_ENDPOINT", "http://[::1"),
+        ("HF_ENDPOINT", "http://127.0.0.1:99999"),
+        ("HF_ENDPOINT", "nonsense"),
+        ("HF_HUB_ETAG_TIMEOUT", "soon"),
+        ("HF_HOME", "/dev/null"),
+    ],
+)
+def test_a_client_that_cannot_start_is_told(hub: str, tmp_path: Path, variable: str, value: str) -> None:
+    error = ask(hub, tmp_path, "some-org/some-model", **{variable: value})
+    assert "some-org/some-model" in error["message"]
 
 
 def test_a_hub_out_of_reach_is_told(tmp_path: Path) -> None:
