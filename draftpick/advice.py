@@ -76,7 +76,10 @@ def recommend(
 
     `extra` models come from local caches or the hub. Raises what `resolve` raises for a named draft.
     """
-    found = Candidates(list(named(drafts, catalog, resolve))) if drafts else search(target, catalog, everything, extra)
+    if drafts:
+        found = Candidates(list(named(drafts, catalog, resolve)), {})
+    else:
+        found = search(target, catalog, everything, extra)
     proposals = [*found.proposals, *draft_free()]
     ranked = rank(assess(target, proposal, setting, catalog, choices) for proposal in proposals)
     return _advice("recommend", target, setting, catalog, ranked, found.left_out)

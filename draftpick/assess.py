@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,19 @@ if TYPE_CHECKING:
 TAKEN = ("accepted", "care")
 
 
-@dataclass(frozen=True)
 class Assessment:
     """What draftpick thinks of one pair."""
 
-    pair: Pair
-    findings: Sequence[Finding]
-    score: float
-    """0 … 100: how well the facts fit."""
-    coverage: float
-    """0 … 1: how much of what matters could be judged, and on facts that are sure."""
-    engines: Engines
+    def __init__(
+        self, pair: Pair, findings: Sequence[Finding], score: float, coverage: float, engines: Engines
+    ) -> None:
+        self.pair = pair
+        self.findings = findings
+        self.score = score
+        """0 … 100: how well the facts fit."""
+        self.coverage = coverage
+        """0 … 1: how much of what matters could be judged, and on facts that are sure."""
+        self.engines = engines
 
     @cached_property
     def budget(self) -> Budget:

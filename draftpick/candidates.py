@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from draftpick.catalog import Catalog
 from draftpick.models.profile import ModelProfile
@@ -14,12 +13,11 @@ from draftpick.pair import Head, Proposal
 Resolve = Callable[[str], ModelProfile]
 
 
-@dataclass(slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """Proposals to judge, and how many catalogued models were not even worth a line, by reason."""
 
-    proposals: list[Proposal] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
+    proposals: list[Proposal]
+    left_out: dict[str, int]
 
 
 def named(names: Sequence[str], catalog: Catalog, resolve: Resolve) -> Iterator[Proposal]:
@@ -51,7 +49,7 @@ def search(
 
     With `everything`, each catalogued model becomes a proposal.
     """
-    found = Candidates()
+    found = Candidates([], {})
     if target.has_mtp or any(note.startswith("HEAD_MISSING") for note in target.notes):
         found.proposals.append(Proposal(method="mtp", origin="target"))
     relatives = _relatives(target, catalog)

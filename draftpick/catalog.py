@@ -141,8 +141,14 @@ class Catalog:
 
     def model_id(self, name: str) -> str | None:
         """The id a name stands for: an id, an alias, or an unambiguous name without its organisation."""
-        names: Mapping[str, str] = self._index["names"]
-        return names.get(name.strip().strip("/").lower())
+        if name in self.models:
+            return name
+        return self._names("names").get(name.strip().strip("/").lower())
+
+    def _names(self, kind: str) -> Mapping[str, str]:
+        """Lower-case names and aliases → id; an overlay has its own, the compiled ones are read when first needed."""
+        found: Mapping[str, str] = self._index[kind] if kind in self._index else _parsed("names.json")[kind]
+        return found
 
     def find(self, name: str) -> ModelProfile | None:
         model_id = self.model_id(name)
@@ -185,7 +191,7 @@ class Catalog:
     # ------------------------------------------------------------------ heads
 
     def head(self, name: str) -> Head | None:
-        head_id = self._index["head_names"].get(name.strip().lower())
+        head_id = self._names("head_names").get(name.strip().lower())
         return _head(head_id, self.heads[head_id]) if head_id is not None else None
 
     def heads_for(self, target_id: str) -> list[Head]:

@@ -64,6 +64,8 @@ def compile_index(folder: Path) -> dict[str, bytes]:
     files.update((name, _bytes(rows)) for name, rows in relations.items())
     for kind in KINDS:
         index[kind], files[f"{kind}.jsonl"] = _lines(index[kind])
+    # Exact ids need no look-up: most runs never read this file.
+    files["names.json"] = _bytes({name: index.pop(name) for name in ("names", "head_names")})
     files["index.json"] = _bytes(index)
     return files
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
-_REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
+# Patterns as text: most runs find no cache, and compiling them is a millisecond of start-up.
+_ID = r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?"
+_REVISION = r"[A-Za-z0-9][\w.-]{0,127}"
 _MARKS = ("config.json", "adapter_config.json")
 _MAX_ENTRIES = 10_000
 
@@ -25,7 +26,7 @@ class Cached(NamedTuple):
 
 def is_hub_id(name: str) -> bool:
     """Whether a name can be a hub id, and so a part of a path below a cache without leaving it."""
-    return _ID.fullmatch(name) is not None and ".." not in name and "--" not in name
+    return re.fullmatch(_ID, name, re.ASCII) is not None and ".." not in name and "--" not in name
 
 
 def find_cached(model_id: str, revision: str | None = None) -> Cached | None:
@@ -77,7 +78,7 @@ def _in_hugging_face(model_id: str, revision: str | None) -> Cached | None:
 
 def _commits(repository: Path, revision: str | None) -> list[str]:
     if revision is not None:
-        if not all(_REVISION.fullmatch(part) for part in revision.split("/")) or ".." in revision:
+        if not all(re.fullmatch(_REVISION, part, re.ASCII) for part in revision.split("/")) or ".." in revision:
             return []
         referred = _reference(repository, revision)
         return [referred] if referred else [revision]
@@ -94,11 +95,11 @@ def _reference(repository: Path, name: str) -> str | None:
             commit = file.read(200).decode("ascii", "replace").strip()
     except OSError:
         return None
-    return commit if _REVISION.fullmatch(commit) else None
+    return commit if re.fullmatch(_REVISION, commit, re.ASCII) else None
 
 
 def _newest_first(folder: Path) -> list[str]:
-    found = [path for path in _folders(folder) if _REVISION.fullmatch(path.name)]
+    found = [path for path in _folders(folder) if re.fullmatch(_REVISION, path.name, re.ASCII)]
     found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     return [path.name for path in found]
 

@@ -17,7 +17,7 @@ MAX_CACHED = 12
 """Reading a tokenizer takes a second; more of them would make the answer wait."""
 MAX_SIBLINGS = 4
 SIBLING_SECONDS = 10.0
-_SIZE = re.compile(r"(?<![a-z0-9])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.ASCII)
+_SIZE = r"(?<![a-z0-9])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])"
 
 
 def outside(
@@ -48,7 +48,7 @@ def _siblings(target: ModelProfile, catalog: Catalog) -> list[str]:
     if target.origin != "hub":
         return []
     owner, _, name = target.id.partition("/")
-    size = _SIZE.search(name.lower())
+    size = re.search(_SIZE, name.lower(), re.ASCII)
     if size is None:
         return []
     import huggingface_hub
@@ -60,9 +60,7 @@ def _siblings(target: ModelProfile, catalog: Catalog) -> list[str]:
             listed = list(huggingface_hub.HfApi().list_models(author=owner, search=name[: size.start()], limit=100))
     except (Exception, Overrun):  # the hub may answer anything; siblings are an extra
         return []
-    pattern = re.compile(
-        re.escape(name[: size.start()].lower()) + _SIZE.pattern + re.escape(name[size.end() :].lower())
-    )
+    pattern = re.compile(re.escape(name[: size.start()].lower()) + _SIZE + re.escape(name[size.end() :].lower()))
     found = [model.id for model in listed if pattern.fullmatch(model.id.partition("/")[2].lower())]
     smaller = [
         model_id for model_id in found if _billions(model_id) < _billions(name) and catalog.model_id(model_id) is None
@@ -71,5 +69,5 @@ def _siblings(target: ModelProfile, catalog: Catalog) -> list[str]:
 
 
 def _billions(name: str) -> float:
-    size = _SIZE.search(name.lower())
+    size = re.search(_SIZE, name.lower(), re.ASCII)
     return float(size[1]) / (1 if size[2] == "b" else 1000) if size else 0.0

@@ -140,7 +140,9 @@ def _rejected(groups: Sequence[Sequence[Assessment]], everything: bool) -> Itera
         if len(names) < len(group):
             names.append(f"… and {len(group) - len(names)} more")
         yield Text(", ".join(names))
-        yield Padding(Text(printable(why_not(group[0]) + _taken_elsewhere(group[0])), style="dim"), (0, 0, 0, 4))
+        yield Padding(
+            Text(printable(why_not(group[0]) + _taken_elsewhere(group[0])), style="dim"), (0, 0, 0, 4), expand=False
+        )
 
 
 def _taken_elsewhere(found: Assessment) -> str:
