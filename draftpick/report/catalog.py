@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from draftpick.catalog import Catalog, Record
 from draftpick.errors import UsageError
+from draftpick.report.layout import Grid, draw
 from draftpick.report.text import count, json_text, printable
 
 KINDS = ("models", "heads", "tokenizers", "engines", "devices")
@@ -177,13 +174,5 @@ _COLUMNS = {"models": _models, "heads": _heads, "tokenizers": _tokenizers, "engi
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, color: bool) -> str:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(printable(cell) for cell in row))
-    buffer = StringIO()
-    Console(
-        file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False
-    ).print(table)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
+    cells = [[printable(cell) for cell in row] for row in rows]
+    return draw([Grid(header, cells, wraps=frozenset(range(len(header))))], width=width, color=color)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from io import StringIO
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from draftpick import __version__
 from draftpick.planning import Numbers
 from draftpick.report.json import SCHEMA_VERSION
+from draftpick.report.layout import Cell, Grid, Line, Row, draw
 
 CHART_WIDTH = 32
 
@@ -30,30 +26,23 @@ def sentence(numbers: Numbers) -> str:
 
 def table(numbers: Numbers, *, width: int | None, color: bool) -> str:
     """The sentence, then a row for every k with its speed-up as a bar."""
-    rows = numbers.plan.by_k
-    most = max(row.speedup for row in rows)
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("k", "tokens per step", "speed-up"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("", no_wrap=True)
-    for row in rows:
+    most = max(row.speedup for row in numbers.plan.by_k)
+    rows: list[Row] = []
+    for row in numbers.plan.by_k:
         chosen = row.k == numbers.plan.num_spec_tokens
         bar = "█" * max(1, round(CHART_WIDTH * row.speedup / most))
         style = "green" if row.speedup > 1 else "red" if row.speedup < 1 else "dim"
-        grid.add_row(
-            str(row.k),
-            f"{row.mean_acceptance_length:.2f}",
-            f"{row.speedup:.2f}×",
-            Text(bar + (" ◀" if chosen else ""), style=f"bold {style}" if chosen else style),
-        )
-    buffer = StringIO()
-    console = Console(file=buffer, width=width or 200, force_terminal=color, highlight=False, emoji=False, markup=False)
-    console.print(Text(sentence(numbers), style="bold"))
-    console.print()
-    console.print(grid)
-    console.print()
-    console.print(Text(_fine_print(numbers), style="dim"))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
+        chart = Cell(bar + (" ◀" if chosen else ""), style=f"bold {style}" if chosen else style)
+        rows.append([str(row.k), f"{row.mean_acceptance_length:.2f}", f"{row.speedup:.2f}×", chart])
+    grid = Grid(("k", "tokens per step", "speed-up", ""), rows, right=frozenset({0, 1, 2}))
+    parts: list[Line | Grid] = [
+        Line(sentence(numbers), "bold"),
+        Line(""),
+        grid,
+        Line(""),
+        Line(_fine_print(numbers), "dim"),
+    ]
+    return draw(parts, width=width, color=color)
 
 
 def markdown(numbers: Numbers) -> str:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from io import StringIO
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from draftpick.choices import WEIGHTS, choices_of
 from draftpick.errors import UsageError
+from draftpick.report.layout import Grid, Line, draw
 from draftpick.rules import RULES, load
 
 
 def all_rules(*, width: int | None, color: bool) -> str:
     """A line for each rule, by family."""
     load()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("rule", no_wrap=True)
-    table.add_column("about", no_wrap=True)
-    table.add_column("weight", justify="right", no_wrap=True)
-    table.add_column("what it asks", overflow="fold")
-    for name, one in RULES.items():
-        table.add_row(name, one.family, f"{WEIGHTS.get(name, 1):g}", one.title)
-    return _text(table, width, color) + "\n`draftpick rules NAME` tells why a rule is there and what to do about it.\n"
+    rows = [[name, one.family, f"{WEIGHTS.get(name, 1):g}", one.title] for name, one in RULES.items()]
+    grid = Grid(("rule", "about", "weight", "what it asks"), rows, right=frozenset({2}), wraps=frozenset({3}))
+    more = Line("`draftpick rules NAME` tells why a rule is there and what to do about it.")
+    return draw([grid, Line(""), more], width=width, color=color)
 
 
 def one_rule(name: str, *, width: int | None, color: bool) -> str:
@@ -36,14 +28,6 @@ def one_rule(name: str, *, width: int | None, color: bool) -> str:
             f"no rule is called {name!r}",
             f"did you mean {', '.join(near)}?" if near else "`draftpick rules` lists them",
         )
-    lines = [RULES[name].doc, "", "Choices:"]
-    lines += [f"  {choice.name} = {choice.value:g}: {choice.why}" for choice in choices_of(name)]
-    return _text(Text(f"{name}\n", style="bold"), width, color) + "\n".join(lines) + "\n"
-
-
-def _text(part: Table | Text, width: int | None, color: bool) -> str:
-    buffer = StringIO()
-    Console(
-        file=buffer, width=width or 100_000, force_terminal=color, highlight=False, markup=False, emoji=False
-    ).print(part)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
+    said = [Line(line) for line in ("", *RULES[name].doc.split("\n"), "", "Choices:")]
+    numbers = [Line(f"{choice.name} = {choice.value:g}: {choice.why}", indent=2) for choice in choices_of(name)]
+    return draw([Line(name, "bold"), *said, *numbers], width=width, color=color)

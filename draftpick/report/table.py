@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from io import StringIO
-
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from draftpick.advice import Advice, num_spec_tokens, why, why_not
 from draftpick.assess import TAKEN, Assessment
+from draftpick.report.layout import Cell, Grid, Line, Row, draw
 from draftpick.report.text import memory, printable, ratio, size_of, summary
 
 STYLES = {
@@ -28,102 +23,82 @@ VIABLE_SHOWN = 9
 REASONS_SHOWN = 6
 NAMES_SHOWN = 4
 WIDE = 120
-UNCUT = 100_000
-"""Width for output that no terminal shows: a pipe gets whole lines."""
 
 
 def render(advice: Advice, *, width: int | None, color: bool, explain: bool = False, everything: bool = False) -> str:
     """The whole answer. `width` is the terminal's; None: not a terminal, nothing is cut or wrapped."""
-    buffer = StringIO()
-    console = Console(
-        file=buffer,
-        width=width or UNCUT,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        emoji=False,
-        markup=False,
-        legacy_windows=False,
-    )
-    for part in _parts(advice, width, explain, everything):
-        console.print(part, soft_wrap=width is None and isinstance(part, Text))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n"))
+    return draw(_parts(advice, width, explain, everything), width=width, color=color)
 
 
-def _parts(advice: Advice, width: int | None, explain: bool, everything: bool) -> Iterable[RenderableType]:
-    yield Text(printable(advice.decision.sentence), style="bold")
+def _parts(advice: Advice, width: int | None, explain: bool, everything: bool) -> Iterable[Line | Grid]:
+    yield Line(printable(advice.decision.sentence), style="bold")
     if advice.command == "check":
         yield from _pair(advice.assessments[0])
     else:
         yield from _ranking(advice, width, explain, everything)
-    yield Text("")
-    yield Text(_footer(advice), style="dim")
+    yield Line("")
+    yield Line(_footer(advice), style="dim")
 
 
-def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool) -> Iterable[RenderableType]:
+def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool) -> Iterable[Line | Grid]:
     viable = advice.viable if everything else advice.viable[:VIABLE_SHOWN]
     shown = [*viable, *(found for found in advice.draft_free if found.viable)]
     if shown:
-        yield Text("")
+        yield Line("")
         yield _candidates_table(advice, shown, stacked=width is not None and width < WIDE)
-    yield from (Text(line, style="dim") for found in advice.viable[:1] for line in memory(found))
+    yield from (Line(line, style="dim") for found in advice.viable[:1] for line in memory(found))
     if len(viable) < len(advice.viable):
-        yield Text(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
+        yield Line(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
     groups = _by_reason(sorted(advice.rejected, key=_looks_right))
     listed = groups if everything else groups[:REASONS_SHOWN]
     if listed:
-        yield Text("")
-        yield Text("Look right, but do not fit:")
+        yield Line("")
+        yield Line("Look right, but do not fit:")
         yield from _rejected(listed, everything)
     if len(listed) < len(groups):
-        yield Text(_the_rest([found for group in groups[len(listed) :] for found in group]), style="dim")
+        yield Line(_the_rest([found for group in groups[len(listed) :] for found in group]), style="dim")
     if advice.left_out:
         counts = ", ".join(f"{number} {reason}" for reason, number in sorted(advice.left_out.items()))
-        yield Text(f"Not listed one by one: {counts}.", style="dim")
+        yield Line(f"Not listed one by one: {counts}.", style="dim")
     if explain:
         for found in [*shown, *(found for group in listed for found in group[:NAMES_SHOWN])]:
-            yield Text("")
-            yield Text(printable(found.proposal.label), style="bold")
+            yield Line("")
+            yield Line(printable(found.proposal.label), style="bold")
             yield _findings_table(found)
 
 
-def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: bool) -> Table:
+def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: bool) -> Grid:
     """One row a candidate; on a narrow screen the reason stands below the name."""
-    table = _table()
-    table.add_column("#", justify="right")
-    table.add_column("draft", overflow="fold", no_wrap=not stacked)
-    for name in ("size", "ratio"):
-        table.add_column(name, justify="right", no_wrap=True)
     with_k = any(num_spec_tokens(found) for found in shown)
-    if with_k:
-        table.add_column("k", justify="right", no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("verdict" if advice.setting.engine else "engine", no_wrap=True)
-    if not stacked:
-        table.add_column("what matters most", overflow="fold")
+    header = ["#", "draft", "size", "ratio", *(["k"] if with_k else []), "score"]
+    header += ["verdict" if advice.setting.engine else "engine", *([] if stacked else ["what matters most"])]
+    rows: list[Row] = []
     for place, found in enumerate(shown, start=1):
         name, reason = printable(_name(found)), printable(why(found))
-        table.add_row(
-            str(place),
-            Text.assemble(name, ("\n" + reason, "dim")) if stacked else name,
-            size_of(found.proposal),
-            ratio(advice.target, found.proposal),
-            *([str(num_spec_tokens(found) or "-")] if with_k else []),
-            f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
-            _verdict_cell(advice, found),
-            *([] if stacked else [reason]),
+        rows.append(
+            [
+                str(place),
+                Cell(name, below=reason) if stacked else name,
+                size_of(found.proposal),
+                ratio(advice.target, found.proposal),
+                *([str(num_spec_tokens(found) or "-")] if with_k else []),
+                f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
+                _verdict_cell(advice, found),
+                *([] if stacked else [reason]),
+            ]
         )
-    return table
+    numbers = frozenset({0, *range(2, 6 if with_k else 5)})
+    return Grid(header, rows, right=numbers, wraps=frozenset({1} if stacked else {len(header) - 1}))
 
 
-def _verdict_cell(advice: Advice, found: Assessment) -> Text:
+def _verdict_cell(advice: Advice, found: Assessment) -> Cell:
     verdict = found.verdict
     if verdict is None:
-        return Text("")
+        return Cell("")
     words = verdict.verdict if advice.setting.engine else verdict.engine
     if not advice.setting.engine and verdict.verdict != "accepted":
         words += f" ({verdict.verdict})"
-    return Text(words, style=STYLES[verdict.verdict])
+    return Cell(words, style=STYLES[verdict.verdict])
 
 
 def _by_reason(rejected: Iterable[Assessment]) -> list[list[Assessment]]:
@@ -134,15 +109,13 @@ def _by_reason(rejected: Iterable[Assessment]) -> list[list[Assessment]]:
     return list(groups.values())
 
 
-def _rejected(groups: Sequence[Sequence[Assessment]], everything: bool) -> Iterable[RenderableType]:
+def _rejected(groups: Sequence[Sequence[Assessment]], everything: bool) -> Iterable[Line | Grid]:
     for group in groups:
         names = [printable(_name(found)) for found in (group if everything else group[:NAMES_SHOWN])]
         if len(names) < len(group):
             names.append(f"… and {len(group) - len(names)} more")
-        yield Text(", ".join(names))
-        yield Padding(
-            Text(printable(why_not(group[0]) + _taken_elsewhere(group[0])), style="dim"), (0, 0, 0, 4), expand=False
-        )
+        yield Line(", ".join(names))
+        yield Line(printable(why_not(group[0]) + _taken_elsewhere(group[0])), style="dim", indent=4)
 
 
 def _taken_elsewhere(found: Assessment) -> str:
@@ -157,49 +130,37 @@ def _taken_elsewhere(found: Assessment) -> str:
 _TAKEN_WORDS = {"accepted": "accepted by", "care": "with care by"}
 
 
-def _pair(found: Assessment) -> Iterable[RenderableType]:
-    yield Text(summary(found), style="dim")
-    yield from (Text(line, style="dim") for line in memory(found))
-    yield Text("")
+def _pair(found: Assessment) -> Iterable[Line | Grid]:
+    yield Line(summary(found), style="dim")
+    yield from (Line(line, style="dim") for line in memory(found))
+    yield Line("")
     yield _findings_table(found)
-    yield Text("")
+    yield Line("")
     yield _engine_matrix(found)
 
 
-def _findings_table(found: Assessment) -> Table:
-    table = _table()
-    table.add_column("finding", no_wrap=True)
-    table.add_column("rule", no_wrap=True)
-    table.add_column("what was seen", overflow="fold", ratio=1)
+def _findings_table(found: Assessment) -> Grid:
+    rows: list[Row] = []
     for finding in sorted(found.findings, key=lambda one: (_SEVERITY[one.outcome], -one.weight, one.rule)):
-        message = finding.message
-        if finding.ignored_because is not None:
-            message += f" (ignored: {finding.ignored_because})"
-        table.add_row(Text(finding.outcome, style=STYLES[finding.outcome]), finding.rule, printable(message))
-    return table
+        ignored = f" (ignored: {finding.ignored_because})" if finding.ignored_because is not None else ""
+        outcome = Cell(finding.outcome, style=STYLES[finding.outcome])
+        rows.append([outcome, finding.rule, printable(finding.message + ignored)])
+    return Grid(("finding", "rule", "what was seen"), rows, wraps=frozenset({2}))
 
 
 _SEVERITY = {"reject": 0, "warn": 1, "ok": 2, "skip": 3}
 
 
-def _engine_matrix(found: Assessment) -> Table:
-    table = _table()
-    table.add_column("engine", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("why", overflow="fold", ratio=1)
-    for key, verdict in found.engines.all.items():
-        table.add_row(
+def _engine_matrix(found: Assessment) -> Grid:
+    rows: list[Row] = [
+        [
             f"{key} {printable(verdict.version)}",
-            Text(verdict.verdict, style=STYLES[verdict.verdict]),
+            Cell(verdict.verdict, style=STYLES[verdict.verdict]),
             printable("; ".join(verdict.reasons)),
-        )
-    return table
-
-
-def _table(*, show_header: bool = True) -> Table:
-    return Table(
-        box=None, show_header=show_header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0), expand=False
-    )
+        ]
+        for key, verdict in found.engines.all.items()
+    ]
+    return Grid(("engine", "verdict", "why"), rows, wraps=frozenset({2}))
 
 
 def _name(found: Assessment) -> str:
