@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from draftpick.errors import DraftpickError
@@ -20,26 +22,28 @@ def write_text(path: Path, text: str) -> None:
 
     Raises CannotWrite, with the old file untouched.
     """
-    if not path.parent.is_dir():
-        raise CannotWrite(f"{path}: the folder {path.parent} does not exist", "create it first, or choose another path")
-    if path.exists() and not path.is_file():
-        _write_to_special(path, text)
-        return
-    target = path.resolve()
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        if not path.parent.is_dir():
+            raise CannotWrite(
+                f"{path}: the folder {path.parent} does not exist", "create it first, or choose another path"
+            )
+        if path.exists() and not path.is_file():
+            _write_to_special(path, text)
+            return
+        target = path.resolve()
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         os.replace(temporary, target)
-    except OSError as error:
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle, ValueError: a null byte
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
         raise CannotWrite(
-            f"{path}: {error.strerror or error}", "free some space, or write elsewhere with --output"
+            f"{path}: {getattr(error, 'strerror', None) or error}", "free some space, or write elsewhere with --output"
         ) from None
 
 
@@ -50,6 +54,25 @@ def _write_to_special(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise CannotWrite(f"{path}: {error.strerror or error}", "name a file to write to") from None
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process reads a file of this folder in order to replace it (not on Windows)."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        yield
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        raise CannotWrite(f"{folder}: {error.strerror or error}", "check the folder's permissions") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -27,6 +27,8 @@ _NOT_IN_FINGERPRINT = frozenset(
     {"stands_for", "source", "checked", "confidence", "embedding_rows", "repos", "head", "control_dropped"}
 )
 
+_LONGEST_VERSION = 60
+
 
 def source_folder() -> Path | None:
     """The catalogue's text files, where they lie beside the package (a checkout or an editable install)."""
@@ -260,6 +262,8 @@ class Catalog:
         Raises UsageError for a name that is none of the engines draftpick knows.
         """
         asked, at, version = name.strip().partition("@")
+        if len(version) > _LONGEST_VERSION:
+            raise UsageError(f"a version of {len(version):,} characters for {asked!r}", f"write {asked}@VERSION")
         if at and not version.strip():
             raise UsageError(f"no version stands behind the @ of {name!r}", f"write {asked}@VERSION, or {asked} alone")
         key = self._index["engine_names"].get(asked.lower())

@@ -186,23 +186,18 @@ def load_rules_file(path: str | Path) -> "RuleChoices":
     )
 
 
-MAX_RULES_FILE = 1_000_000
-
-
 def _read_toml(path: Path) -> dict[str, Any]:
-    from draftpick.catalog_index import read_toml
-    from draftpick.errors import InvalidCatalog
+    import stat
+
+    from draftpick.toml_file import read_toml
 
     try:
-        if path.stat().st_size > MAX_RULES_FILE:
-            raise InvalidFile(f"{path}: larger than {MAX_RULES_FILE:,} bytes", hint="That is not a rules file.")
-        return read_toml(path)
+        reason = "Is a directory" if stat.S_ISDIR(path.stat().st_mode) else None
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read ({error.strerror})", hint="Name an existing TOML file with --rules-file."
-        ) from error
-    except InvalidCatalog as error:
-        raise InvalidFile(error.message, hint="Mend the line named, or leave the rules file out.") from error
+        reason = error.strerror or str(error)
+    if reason is not None:
+        raise UsageError(f"{path}: cannot be read ({reason})", hint="Name an existing TOML file with --rules-file.")
+    return read_toml(path, "Mend the line named, or leave the rules file out.")
 
 
 def _weights(table: object, where: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: typer would evaluate each annotation again at start-up.
 import codecs
+import errno
 import gc
 import os
 import sys
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
     from draftpick.choices import RuleChoices
     from draftpick.models.profile import ModelProfile
 
-BUG, INTERRUPTED = 70, 130
+UNWRITTEN, BUG, INTERRUPTED = 3, 70, 130
+LONGEST_LINE = 600
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def _version(wanted: bool) -> None:
@@ -415,8 +418,8 @@ def _screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write to a file, whole or not at all, or to stdout."""
-    if output is not None:
+    """Write to a file, whole or not at all, or to stdout, which `-` means as well."""
+    if output is not None and str(output) != "-":
         from draftpick.atomic import write_text
 
         write_text(output, text)
@@ -434,11 +437,19 @@ def _let_go(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _open_closed_streams() -> None:
+    """Python has no stream where the shell closed one (`>&-`); what is written there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
 def main() -> None:
     """Entry point: runs a command and turns failures into one line, a hint and an exit code."""
     global _quiet
     _quiet = False
     codecs.register_error("draftpick", _spelled_out)
+    _open_closed_streams()
     stdout = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         # A locale without UTF-8 must not turn an answer into a traceback.
@@ -460,6 +471,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:  # the last resort: a bug must not look like bad input
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            _let_go(stdout)
+            _complain(f"stdout: {error.strerror}", "free some space, or write elsewhere with --output")
+            sys.exit(UNWRITTEN)
         if os.environ.get("DRAFTPICK_DEBUG"):
             import traceback
 
@@ -484,6 +499,14 @@ def _spelled_out(error: UnicodeError) -> tuple[str, int]:
 def _complain(message: str, hint: str) -> None:
     from draftpick.report.text import printable
 
-    sys.stderr.write(f"error: {printable(message)}\n")
-    if hint:
-        sys.stderr.write(f"hint: {printable(hint)}\n")
+    lines = [f"error: {_cut(printable(message))}\n", *([f"hint: {_cut(printable(hint))}\n"] if hint else [])]
+    try:
+        sys.stderr.write("".join(lines))
+        sys.stderr.flush()
+    except OSError:
+        _let_go(sys.stderr)  # the exit code still tells
+
+
+def _cut(text: str) -> str:
+    """A text of a length that a person reads; its two ends say most."""
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE // 2]} … {text[-LONGEST_LINE // 4 :]}"

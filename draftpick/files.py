@@ -9,8 +9,6 @@ import base64
 import difflib
 import json
 import re
-import stat
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -23,29 +21,16 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from draftpick.errors import InvalidCatalog
 from draftpick.models.parameters import count
 from draftpick.models.profile import Experts, LatentAttention, Lineage, ModelProfile
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from draftpick.toml_file import ADVICE, MAX_FILE_BYTES, read_toml
 
 if TYPE_CHECKING:
     from draftpick.models.tokenizer import Fingerprint
 
-MAX_FILE_BYTES = 1_000_000
-"""The largest shipped file has 0.1 MB, all of them 2.4 MB. Checking 1 MB takes 1 s, and 2 s at the worst."""
 MAX_TOTAL_BYTES = 8_000_000
 MAX_FILES = 1_000
-MAX_DEPTH = 12
-"""Tables and lists inside each other; the catalogue's own files need 6."""
-MAX_TABLES = 10_000
-MAX_TOP_KEYS = 200
-MAX_KEY_PARTS = 6
-"""Names in one dotted key; the catalogue's own files need 3."""
 TOLERANCE = 0.03
 """Share by which a stated parameter count may differ from the one recomputed from dimensions."""
 
-_ADVICE = "mend the file, then run `draftpick catalog validate`"
 
 # ---------------------------------------------------------------------- records
 
@@ -476,66 +461,6 @@ class Problem:
         return f"{self.file}: {self.where}: {self.message}" if self.where else f"{self.file}: {self.message}"
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a file of the catalogue.
-
-    Raises InvalidCatalog where it is no regular file, too large, no TOML, or nested too deeply.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InvalidCatalog(f"{path}: not a regular file", "remove it, or put a TOML file there")
-        if status.st_size > MAX_FILE_BYTES:
-            size, limit = status.st_size / 1e6, MAX_FILE_BYTES / 1e6
-            raise InvalidCatalog(f"{path}: {size:.0f} MB; at most {limit:.0f} MB are read", "split it by family")
-        text = path.read_text(encoding="utf-8-sig")
-        if text.count("\n[") > MAX_TABLES:
-            raise InvalidCatalog(f"{path}: more than {MAX_TABLES:,} tables in one file", "split it by family")
-        if _has_long_key(text):
-            raise InvalidCatalog(f"{path}: nested too deeply: a key has more than {MAX_KEY_PARTS} parts", _ADVICE)
-        content: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise InvalidCatalog(f"{path}: {error.strerror or error}", "check the path and its permissions") from None
-    except UnicodeDecodeError:
-        raise InvalidCatalog(f"{path}: not UTF-8 text", "save it as UTF-8") from None
-    except RecursionError:
-        raise InvalidCatalog(f"{path}: nested too deeply", _ADVICE) from None
-    except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise InvalidCatalog(f"{path}: not valid TOML: {_short(error)}", _ADVICE) from None
-    if len(content) > MAX_TOP_KEYS:
-        raise InvalidCatalog(f"{path}: {len(content)} keys at the top; no such file has over {MAX_TOP_KEYS}", _ADVICE)
-    if _depth(content) > MAX_DEPTH:
-        raise InvalidCatalog(f"{path}: nested too deeply: more than {MAX_DEPTH} tables inside each other", _ADVICE)
-    return content
-
-
-_STRINGS = r""""{3}(?:[^\\]|\\.)*?"{3}|'{3}.*?'{3}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*"""
-
-
-def _has_long_key(text: str) -> bool:
-    """Whether a dotted key has too many parts: the parser takes time that grows with their square."""
-    bare = re.sub(_STRINGS, "q", text, flags=re.DOTALL)
-    return any(part.count(".") >= MAX_KEY_PARTS for part in re.split(r"[={},\n\[\]]", bare))
-
-
-def _short(error: Exception) -> str:
-    text = str(error)
-    return text if len(text) <= 300 else text[:300] + "…"
-
-
-def _depth(content: Any) -> int:
-    """Levels of tables and lists, counted without recursion and only as far as needed."""
-    level, depth = [content], 0
-    while level and depth <= MAX_DEPTH:
-        depth += 1
-        below: list[Any] = []
-        for item in level:
-            values = item.values() if isinstance(item, dict) else item
-            below.extend(value for value in values if isinstance(value, (dict, list)))
-        level = below
-    return depth if not level else MAX_DEPTH + 1
-
-
 # ---------------------------------------------------------------------- validation of a folder
 
 
@@ -599,7 +524,7 @@ def check_overlay(folder: Path, base: Mapping[str, Any]) -> list[Path]:
     errors = [problem for problem in validate(folder, base=base) if problem.severity == "error"]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InvalidCatalog(f"{folder}: {errors[0]}{more}", errors[0].fix or _ADVICE)
+        raise InvalidCatalog(f"{folder}: {errors[0]}{more}", errors[0].fix or ADVICE)
     return paths
 
 
@@ -912,6 +837,18 @@ def write_overlay(profile: ModelProfile, path: Path) -> None:
     `tokenizers` beside the file's folder. Comments in front of the first key stay, others are lost.
     Raises InvalidCatalog where the file there or the profile breaks the schema, and CannotWrite.
     """
+    from draftpick.atomic import CannotWrite, one_at_a_time
+
+    _model_row(profile, profile.family or "local")  # nothing is made for a profile that breaks the schema
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(f"{path}: {error.strerror or error}", "check the folder's permissions") from None
+    with one_at_a_time(path.parent):
+        _put_in(profile, path)
+
+
+def _put_in(profile: ModelProfile, path: Path) -> None:
     from draftpick.atomic import CannotWrite, write_text
 
     content, comment = _existing(path)
@@ -920,7 +857,6 @@ def write_overlay(profile: ModelProfile, path: Path) -> None:
     rows = [other for other in content.get("model", ()) if other["id"].lower() != profile.id.lower()]
     content["model"] = sorted([*rows, row], key=lambda other: _order(other["id"]))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if _has_own_record(profile.tokenizer):
             _write_tokenizer(profile.tokenizer, profile, path.parent.parent / "tokenizers")
     except OSError as error:

@@ -201,7 +201,6 @@ NoColor = Annotated[
     ),
 ]
 
-MAX_CONFIG_FILE = 1_000_000
 _INTEGERS = {
     "tensor_parallel_size": (1, 1024),
     "max_model_len": (1, 1 << 30),
@@ -255,13 +254,15 @@ def _names(parameters: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:
-    from draftpick.catalog_index import read_toml
+    from draftpick.toml_file import read_toml
 
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file", "name an existing TOML file with --config")
-    if path.stat().st_size > MAX_CONFIG_FILE:
-        raise InvalidFile(f"{path}: larger than {MAX_CONFIG_FILE:,} bytes", "that is no file of options")
-    return read_toml(path)
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file", "name an existing TOML file with --config") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "name an existing TOML file with --config") from None
+    return read_toml(path, "mend the line named, or leave --config out")
 
 
 def _checked(path: Path, key: str, name: str, value: Any) -> Any:
@@ -308,6 +309,13 @@ def _dtype(asked: str | None) -> str | None:
     return name
 
 
+def _number(value: float | None, option: str) -> float | None:
+    """The value of an option; a range of numbers lets NaN pass, which is in none."""
+    if value is not None and value != value:
+        raise UsageError(f"{option} is {value}", "give a number")
+    return value
+
+
 def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
     """Where the pair runs, from the options of a command."""
     return Setting(
@@ -323,7 +331,7 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         images=values["images"],
         trust_remote_code=bool(values["trust_remote_code"]),
         kv_cache_dtype=values["kv_cache_dtype"],
-        gpu_memory_utilization=values["gpu_memory_utilization"],
+        gpu_memory_utilization=_number(values["gpu_memory_utilization"], "--gpu-memory-utilization"),
         memory=_amount(values["memory"], "--memory", "64GB or 60.9GiB"),
     )
 

@@ -71,6 +71,7 @@ RULES = ("equal-rows", "equal-rows-and-map", "token-text", "equal-rows-or-transl
 SUPPORT = ("yes", "no", "experimental", "unknown")
 
 _NEWEST = frozenset({"main", "master", "nightly", "latest", "dev", "head"})
+_LONGEST_VERSION = 60
 _PHASES: Mapping[str, int] = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1, "post": 1}
 
 
@@ -89,6 +90,8 @@ class _Version(NamedTuple):
 def _parse(text: str) -> _Version | None:
     """A version as something that compares; None where the text is no version."""
     text = text.strip().lower().lstrip("v").split("+", 1)[0]
+    if len(text) > _LONGEST_VERSION or not text.isascii():
+        return None
     if text[:1] == "b" and text[1:].isdigit():
         return _Version("build", (int(text[1:]),), (int(text[1:]),))
     date = _parse_date(text)
