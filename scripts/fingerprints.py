@@ -16,7 +16,7 @@ import json
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,7 @@ def load(source: Source, root: Path) -> tuple[Vocabulary, Fingerprint, cutting.E
         changes["stop_ids"] = (ends["eos"],)
     if encode:
         changes["digits"] = cutting.digits(encode, vocabulary)
-    return vocabulary, replace(taken, **changes), encode
+    return vocabulary, taken._replace(**changes), encode
 
 
 # ---------------------------------------------------------------- records

@@ -77,7 +77,16 @@ def fingerprints_script() -> ModuleType:
 
 
 @cache
+def is_here(key: str) -> bool:
+    """Whether the file was collected; a public repository may be out of reach where the packages are not."""
+    folder = Path(str(FOLDER)) / SOURCES[key]["folder"]
+    return bool(FOLDER) and folder.is_dir() and any(folder.iterdir())
+
+
+@cache
 def read(key: str) -> Fingerprint:
+    if not is_here(key):
+        pytest.skip(f"{SOURCES[key]['folder']} was not collected")
     for library in ("tokenizers", "sentencepiece", "tiktoken"):
         pytest.importorskip(library)
     script = fingerprints_script()
@@ -142,7 +151,8 @@ def test_a_real_file_has_the_fingerprint_of_its_record(key: str) -> None:
 
 @collected
 def test_every_file_against_every_record() -> None:
-    pairs = [(a, b) for a in KEYS for b in KEYS if a != b]
+    pairs = [(a, b) for a in KEYS for b in KEYS if a != b and is_here(a)]
+    assert pairs
     assert disagreements(pairs, lambda a, b: relation_of(read(a), record(b))) == []
 
 
@@ -150,7 +160,7 @@ def test_every_file_against_every_record() -> None:
 def test_files_whose_sizes_or_ids_are_close() -> None:
     close = [
         (a, b)
-        for a, b in combinations(KEYS, 2)
+        for a, b in combinations(filter(is_here, KEYS), 2)
         if frozenset((a, b)) in expected() or abs((record(a).highest_id or 0) - (record(b).highest_id or 0)) <= 128
     ]
     assert disagreements(close, lambda a, b: compare(read(a), read(b), None, None)) == []
