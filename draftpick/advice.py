@@ -170,13 +170,14 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
 
 
 def _misfit(best: Assessment) -> str:
-    """What the sentence must not hide: the pair does not fit the memory of the device that was named."""
+    """What the sentence must not hide: the pair does not fit the memory that was named, or that of the device."""
     setting = best.pair.setting
-    if setting.device is None or best.budget.fits is not False:
+    if best.budget.fits is not False:
         return ""
     need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
-    return f" It does not fit on {setting.tensor_parallel_size} × {setting.device.key}{enough}."
+    key = setting.device.key if setting.device is not None else "device"
+    return f" It does not fit on {setting.tensor_parallel_size} × {key}{enough}."
 
 
 def num_spec_tokens(found: Assessment) -> int | None:

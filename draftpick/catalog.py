@@ -278,10 +278,11 @@ class Catalog:
         return tuple(self.engine(key) for key in self.engines)
 
     def device(self, name: str) -> Device:
-        """A device by key or alias. Raises UsageError for an unknown one."""
-        key = self._index["device_names"].get(name.strip().lower())
+        """A device by key or alias, with blanks or dashes. Raises UsageError for an unknown one."""
+        names, asked = self._index["device_names"], name.strip().lower()
+        key = names.get(asked) or names.get("-".join(asked.split()))
         if key is None:
-            raise _unknown("device", name, self._index["device_names"], self.devices)
+            raise _unknown("device", name, names, self.devices)
         row = self.devices[key]
         fields = Device._fields
         return Device(**{name: value for name, value in row.items() if name in fields}, key=key)

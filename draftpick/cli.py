@@ -176,7 +176,8 @@ def check(
 
 def plan(
     acceptance_rate: Annotated[
-        float | None, typer.Option(metavar="RATE", help="Chance that a drafted token is accepted.", show_default=False)
+        float | None,
+        typer.Option(metavar="RATE", help="Chance that a drafted token is accepted, 0 to 1.", show_default=False),
     ] = None,
     mean_acceptance_length: Annotated[
         float | None, typer.Option(metavar="TOKENS", help="Tokens per step at k, the target's own included.")
@@ -186,7 +187,9 @@ def plan(
     ] = None,
     draft_cost: Annotated[
         float | None,
-        typer.Option(metavar="RATIO", help="Time of a drafted token, in plain steps; 0 for n-gram lookup."),
+        typer.Option(
+            metavar="RATIO", help="Time of a drafted token, in plain steps of the target; 0 for n-gram lookup."
+        ),
     ] = None,
     verify_cost: Annotated[
         float, typer.Option(metavar="RATIO", help="Time of a verification, in plain steps of the target.")
@@ -201,7 +204,7 @@ def plan(
     exit_zero: ExitZero = None,
     no_color: NoColor = None,
 ) -> None:
-    """Choose num_spec_tokens for an acceptance rate and costs that you type in."""
+    """Choose num_spec_tokens (or judge that of -k) for an acceptance figure and costs that you type in."""
     from draftpick.planning import plan_numbers
     from draftpick.report import plan
 
@@ -237,7 +240,7 @@ def rules(
 
 def catalog_list(
     kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines or devices.")] = "models",
-    family: Annotated[str | None, typer.Option(help="Only this family.", show_default=False)] = None,
+    family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,
@@ -266,7 +269,8 @@ def catalog_show(
 
 def catalog_validate(
     folder: Annotated[
-        Path | None, typer.Argument(help="An overlay; without it, the whole catalogue.", show_default=False)
+        Path | None,
+        typer.Argument(help="An overlay; without it, the catalogue that comes with draftpick.", show_default=False),
     ] = None,
 ) -> None:
     """Check records against their schema, and parameter counts against the dimensions."""

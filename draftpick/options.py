@@ -28,7 +28,9 @@ Target = Annotated[str, typer.Argument(help="Hub id, local folder, GGUF file or 
 Draft = Annotated[str, typer.Argument(help="The draft: a model or a published head.", show_default=False)]
 Drafts = Annotated[
     list[str] | None,
-    typer.Option("--draft-model", "-d", help="Judge only this draft; repeat for several.", show_default=False),
+    typer.Option(
+        "--draft-model", "-d", help="Of all drafts, judge only this one; repeat for several.", show_default=False
+    ),
 ]
 EngineName = Annotated[
     str | None,
@@ -36,7 +38,11 @@ EngineName = Annotated[
 ]
 DeviceName = Annotated[
     str | None,
-    typer.Option("--device", help="Device key or product name, as 910b3.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--device",
+        help="As 910b3 or atlas-800i-a2; `draftpick catalog list --kind devices` shows all.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 TensorParallel = Annotated[
     int | None,
@@ -97,13 +103,13 @@ Utilization = Annotated[
         min=0.05,
         max=1.0,
         metavar="SHARE",
-        help="Of a device's memory.",
+        help="Of a device's memory, that the engine may take.",
         rich_help_panel=_WHERE,
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", help="Of one device, as 64GB or 60.9GiB.", rich_help_panel=_WHERE),
+    typer.Option("--memory", help="Of one device, as 64GB or 60.9GiB, if not --device's own.", rich_help_panel=_WHERE),
 ]
 Images = Annotated[
     bool | None,
@@ -113,7 +119,7 @@ Images = Annotated[
 ]
 Revision = Annotated[
     str | None,
-    typer.Option("--revision", help="Revision of the target.", rich_help_panel="Models"),
+    typer.Option("--revision", help="Revision of the model (of a pair: the target's).", rich_help_panel="Models"),
 ]
 RemoteCode = Annotated[
     bool | None,
@@ -135,18 +141,24 @@ Offline = Annotated[
 ]
 Overlay = Annotated[
     Path | None,
-    typer.Option("--catalog", help="Folder with catalogue rows of your own.", rich_help_panel="Models"),
+    typer.Option("--catalog", help="Overlay: a folder with catalogue rows of your own.", rich_help_panel="Models"),
 ]
 Select = Annotated[
     list[str] | None,
     typer.Option(
-        "--select", help="Run only this rule; repeat for several.", rich_help_panel=_RULES, show_default=False
+        "--select",
+        help="Run only this rule (`draftpick rules` lists them); repeat for several.",
+        rich_help_panel=_RULES,
+        show_default=False,
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
     typer.Option(
-        "--ignore", help="RULE=reason: show the finding, do not count it.", rich_help_panel=_RULES, show_default=False
+        "--ignore",
+        help="RULE=reason: show the finding, do not count it; repeat for several.",
+        rich_help_panel=_RULES,
+        show_default=False,
     ),
 ]
 RulesFile = Annotated[
@@ -173,7 +185,12 @@ Output = Annotated[
 ]
 Explain = Annotated[
     bool | None,
-    typer.Option("--explain/--no-explain", help="Show every finding.", show_default=False, rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--explain/--no-explain",
+        help="Show every finding of each draft that is listed.",
+        show_default=False,
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 Everything = Annotated[
     bool | None,

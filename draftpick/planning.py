@@ -71,7 +71,7 @@ def _rate(rate: float | None, length: float | None, share: float | None, k: int 
     given = [value for value in (rate, length, share) if value is not None]
     if len(given) != 1:
         raise UsageError(
-            f"{len(given)} acceptance figures were given",
+            f"{len(given)} acceptance figures were given" if given else "no acceptance figure was given",
             "give one of --acceptance-rate, --mean-acceptance-length and --draft-acceptance-rate",
         )
     if rate is not None:

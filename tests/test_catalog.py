@@ -213,6 +213,11 @@ def test_the_user_folder_follows_the_environment(tmp_path: Path, monkeypatch: py
     assert user_folder() == tmp_path / ".config" / "draftpick" / "catalog"
 
 
+@pytest.mark.parametrize("name", ["atlas-800i-a2", "Atlas 800I A2", " atlas  800i a2 ", "910B4-1"])
+def test_a_device_goes_by_its_product_name_with_blanks_or_dashes(name: str) -> None:
+    assert load().device(name).key == "910b4-1"
+
+
 def test_devices_and_engines_of_an_overlay(tmp_path: Path) -> None:
     device = '[[device]]\nkey = "tpu-x"\nname = "TPU X"\nvendor = "acme"\nmemory_bytes = 1000\naliases = ["x"]\n'
     overlay(tmp_path, device + 'source = "a test"\nchecked = 2026-11-29\n', "devices.toml")
@@ -359,7 +364,7 @@ def test_show_finds_every_kind(name: str, kind: str, key: str) -> None:
 def test_show_marks_what_is_uncertain() -> None:
     name, record = next((key, row) for key, row in CATALOG.models.items() if "dtype" in row.get("uncertain", ()))
     line = next(line for line in run("catalog", "show", name).stdout.splitlines() if line.startswith("dtype"))
-    assert line.split() == ["dtype", record["dtype"], "uncertain"]
+    assert line.split() == ["dtype", record["dtype"], "(uncertain)"]
 
 
 def test_a_listing_goes_into_a_file(tmp_path: Path) -> None:

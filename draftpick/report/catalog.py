@@ -39,12 +39,13 @@ def one_record(catalog: Catalog, name: str, *, as_json: bool, width: int | None,
         return json_text({"kind": kind[:-1], "id": key, **record}) + "\n"
     uncertain = set(record.get("uncertain", ()))
     rows = [
-        (field, _value(value), "uncertain" if field in uncertain else "")
+        (label, text + (" (uncertain)" if field in uncertain else ""))
         for field, value in record.items()
-        if field not in ("uncertain",)
+        if field != "uncertain"
+        for label, text in _field(field, value)
     ]
     title = f"{kind[:-1]} {key}\n\n"
-    return printable(title.strip()) + "\n\n" + _table(("field", "value", ""), rows, width, color)
+    return printable(title.strip()) + "\n\n" + _table(("field", "value"), rows, width, color)
 
 
 def validation(folder: Path | None) -> tuple[str, bool]:
@@ -89,6 +90,17 @@ def _find(catalog: Catalog, name: str) -> tuple[str, str, Record]:
         f"the catalogue has no {name!r}",
         f"did you mean {', '.join(near)}?" if near else "`draftpick catalog list` shows all",
     )
+
+
+def _field(field: str, value: Any) -> list[tuple[str, str]]:
+    """One row for a plain field; one for each entry where a field holds records."""
+    if isinstance(value, Mapping) and value and all(isinstance(item, Mapping) for item in value.values()):
+        entries = [f"{key}: {_value(item)}" for key, item in value.items()]
+    elif isinstance(value, Sequence) and value and all(isinstance(item, Mapping) for item in value):
+        entries = [_value(item) for item in value]
+    else:
+        entries = [_value(value)]
+    return [(field if place == 0 else "", entry) for place, entry in enumerate(entries)]
 
 
 def _value(value: Any) -> str:

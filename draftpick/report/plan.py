@@ -109,7 +109,7 @@ def plan_values(numbers: Numbers) -> dict[str, Any]:
 
 def _fine_print(numbers: Numbers) -> str:
     k = numbers.plan.num_spec_tokens or 1
-    even = "no acceptance rate gains" if numbers.break_even is None else f"it gains above {numbers.break_even:.2f}"
+    even = "no rate gains" if numbers.break_even is None else f"any rate above {numbers.break_even:.2f} gains"
     return (
         f"Acceptance rate {numbers.rate:.2f} {numbers.rate_from}, draft cost {numbers.times.draft:g} of a target step; "
         f"at k = {k} {even}. "

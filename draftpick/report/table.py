@@ -46,9 +46,9 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
     if shown:
         yield Line("")
         yield _candidates_table(advice, shown, stacked=width is not None and width < WIDE)
-    yield from (Line(line, style="dim") for found in advice.viable[:1] for line in memory(found))
     if len(viable) < len(advice.viable):
         yield Line(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
+    yield from (Line(line, style="dim") for found in advice.viable[:1] for line in memory(found))
     groups = _by_reason(sorted(advice.rejected, key=_looks_right))
     listed = groups if everything else groups[:REASONS_SHOWN]
     if listed:

@@ -65,9 +65,9 @@ def summary(found: Assessment) -> str:
 
 
 def memory(found: Assessment) -> list[str]:
-    """What the pair takes of each device's memory, and whether it fits; nothing where no device was named."""
+    """What the pair takes of each device's memory, and whether it fits; nothing where no device or memory was named."""
     setting = found.pair.setting
-    if setting.device is None:
+    if setting.device is None and setting.memory is None:
         return []
     budget = found.budget
     parts = budget.per_device_bytes
@@ -79,13 +79,14 @@ def memory(found: Assessment) -> list[str]:
         "free": parts.free,
     }
     said = ", ".join(f"{name} {gib(value)}" for name, value in named.items() if value is not None)
-    where = f"{setting.tensor_parallel_size} × {setting.device.key}"
-    lines = [f"Memory of each of {where}, GiB, estimated: {said}."] if said else []
+    key = setting.device.key if setting.device is not None else "device"
+    where = f"{setting.tensor_parallel_size} × {key}"
+    lines = (
+        [f"Memory of each of {where}, with {printable(found.proposal.label)}, GiB, estimated: {said}."] if said else []
+    )
     if budget.fits is False:
         need = budget.min_tensor_parallel_size
-        lines.append(
-            "It does not fit." if need is None else f"It does not fit: it takes {need} × {setting.device.key}."
-        )
+        lines.append("It does not fit." if need is None else f"It does not fit: it takes {need} × {key}.")
     elif budget.max_num_seqs is not None and budget.max_num_seqs_without_draft is not None:
         room, without = budget.max_num_seqs, budget.max_num_seqs_without_draft
         lines.append(f"Room for {room:,} sequences at once, {without:,} without the draft.")

@@ -16,9 +16,13 @@ from tests.commands import run
             ["--device", "h100"], "It does not fit on 1 × h100-80g: it takes 4 of them.", id="too large for one"
         ),
         pytest.param(
-            ["--device", "h100", "-tp", "4"], "Memory of each of 4 × h100-80g, GiB, estimated: target ", id="fits"
+            ["--device", "h100", "-tp", "4"],
+            "Memory of each of 4 × h100-80g, with meta-llama/Llama-3.2-1B-Instruct, GiB, estimated: target ",
+            id="fits",
         ),
         pytest.param(["--device", "910b3", "-tp", "8"], "sequences at once", id="room"),
+        pytest.param(["--memory", "64GB", "-tp", "4"], "Memory of each of 4 × device, ", id="memory alone"),
+        pytest.param(["--memory", "64GB"], "It does not fit on 1 × device: it takes ", id="memory alone, too little"),
     ],
 )
 def test_the_answer_speaks_of_memory(options: list[str], said: str) -> None:
