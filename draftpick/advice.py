@@ -7,7 +7,7 @@ from typing import NamedTuple
 from draftpick.assess import Assessment, assess, rank
 from draftpick.candidates import Candidates, Resolve, draft_free, named, search
 from draftpick.catalog import Catalog
-from draftpick.choices import RuleChoices
+from draftpick.choices import LIMITS, RuleChoices
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
 
@@ -154,6 +154,13 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
             f"their token ids agree ({why}): compare the two tokenizers first ({FACTS_ONLY})."
         )
         return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
+    large = _too_large(best)
+    if large:
+        sentence = (
+            f"Of what fits {target.id}{place}, {proposal.label} comes first, yet it may not be worth it: {large} "
+            f"Measure before you speculate ({FACTS_ONLY})."
+        )
+        return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
     k = num_spec_tokens(best)
     start = f" with num_spec_tokens = {k}" if k else ""
     if proposal.origin == "target":
@@ -167,6 +174,15 @@ def _speculate(target: ModelProfile, best: Assessment) -> Decision:
         sentence = f"Put {proposal.label}{whose} in front of {target.id} as {kind}{place}{start} ({FACTS_ONLY})."
     decided = Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
     return decided._replace(sentence=sentence + _misfit(best))
+
+
+def _too_large(best: Assessment) -> str:
+    """The finding that even the best draft is nearly as large as its target, or an empty string."""
+    for finding in best.findings:
+        small = finding.evidence.get("ratio", LIMITS["size-ratio.low"]) < LIMITS["size-ratio.low"]
+        if finding.rule == "size-ratio" and finding.outcome == "warn" and small and finding.ignored_because is None:
+            return finding.message[:1].lower() + finding.message[1:]
+    return ""
 
 
 def _misfit(best: Assessment) -> str:

@@ -271,7 +271,9 @@ def moe_verify(pair: Pair) -> Outcome:
     experts = pair.target.experts
     if experts is None:
         return not_applicable("The target is dense, or its expert layout is not known.")
-    k = pair.setting.num_spec_tokens or ASSUMED
+    # The target's own layers draft as many tokens as there are layers.
+    layers = pair.target.num_nextn_predict_layers if pair.proposal.origin == "target" else None
+    k = pair.setting.num_spec_tokens or layers or ASSUMED
     touched = experts.num_experts * (1 - (1 - experts.experts_per_token / experts.num_experts) ** (k + 1))
     factor = touched / experts.experts_per_token if experts.experts_per_token else 1.0
     evidence: Evidence = {
@@ -280,8 +282,9 @@ def moe_verify(pair: Pair) -> Outcome:
         "experts_read": round(touched, 1),
         "factor": round(factor, 2),
     }
+    drafted = f"{k} drafted {'token' if k == 1 else 'tokens'}"
     message = (
-        f"Verifying {k} drafted tokens reads up to {touched:.0f} of {experts.num_experts} experts per layer, "
+        f"Verifying {drafted} reads up to {touched:.0f} of {experts.num_experts} experts per layer, "
         f"not {experts.experts_per_token}"
     )
     if k > MOE_LONG:
