@@ -32,6 +32,8 @@ def write_text(path: Path, text: str) -> None:
             _write_to_special(path, text)
             return
         target = path.resolve()
+        if target.is_symlink():  # since Python 3.13 a circle of links resolves to one of them
+            raise RuntimeError("the link leads in a circle")
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             file.write(text)
