@@ -194,10 +194,14 @@ def _derive(index: Record) -> Record:
     return index
 
 
+_LONGEST_LINE = 20
+"""Ancestors that are looked at; the longest line of the catalogue has 4. An overlay may hold any."""
+
+
 def _stock(model_id: str, models: Mapping[str, Record], names: Mapping[str, str]) -> list[str | None] | None:
     """Family and generation of the oldest catalogued ancestor; None for a model that has none."""
     seen = [model_id]
-    while base := models[seen[-1]].get("lineage", {}).get("base_model"):
+    while len(seen) <= _LONGEST_LINE and (base := models[seen[-1]].get("lineage", {}).get("base_model")):
         base_id = names.get(base.lower())
         if base_id is None or base_id in seen:
             break

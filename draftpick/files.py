@@ -251,6 +251,9 @@ class SameText(_Record):
     """The tokenizer that both are said to equal."""
 
 
+_BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
 class TokenizerRecord(_Sourced):
     """tokenizers/<key>.toml. See `draftpick.models.tokenizer.Fingerprint`."""
 
@@ -285,7 +288,7 @@ class TokenizerRecord(_Sourced):
     same_text_as: list[SameText] = []
     notes: list[Text] = []
     blocks: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{16})*$")] | None = None
-    sketch: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None = None
+    sketch: Annotated[str, StringConstraints(pattern=_BASE64)] | None = None
     head: list[str] = []
     control: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")], str] = {}
 

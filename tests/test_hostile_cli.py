@@ -170,6 +170,70 @@ def test_what_is_no_file_of_options_is_told(option: str, make: str, tmp_path: Pa
     told(run(tmp_path, "recommend", TARGET, option, str(path)), 2)
 
 
+# -------------------------------------------------------------------- overlays
+
+
+def row(model_id: str, **keys: str) -> str:
+    written = "".join(f"{key} = {value}\n" for key, value in keys.items())
+    return f'[[model]]\nid = "{model_id}"\nsource = "s"\nchecked = 2026-10-31\n{written}'
+
+
+def overlay(home: Path, name: str, content: str | bytes) -> str:
+    path = home / "mine" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(home / "mine")
+
+
+FAMILY = 'family = "Mine"\n'
+TOKENIZER = 'source = "s"\nchecked = 2026-10-31\nconfidence = "recalled"\n'
+OVERLAYS: dict[str, tuple[str, str | bytes]] = {
+    "own ancestor": ("families/x.toml", FAMILY + row("me/x", lineage='{ base_model = "me/x" }')),
+    "ancestor of each other": (
+        "families/x.toml",
+        FAMILY + row("me/x", lineage='{ base_model = "me/y" }') + row("me/y", lineage='{ base_model = "me/x" }'),
+    ),
+    "stolen alias": ("families/x.toml", FAMILY + row("me/x", aliases=f'["{TARGET}"]')),
+    "negative": ("families/x.toml", FAMILY + row("me/x", hidden_size="-1")),
+    "absurd": ("families/x.toml", FAMILY + row("me/x", num_hidden_layers=str(10**18))),
+    "long number": ("families/x.toml", FAMILY + row("me/x", params_total="9" * 5_000)),
+    "other type": ("families/x.toml", FAMILY + row("me/x", vocab_size='"many"')),
+    "unknown key": ("families/x.toml", FAMILY + row("me/x", nonsense="1")),
+    "escapes in the id": ("families/x.toml", FAMILY + row("me/\\u001b[31m")),
+    "large": ("families/x.toml", "#" * 21_000_000),
+    "utf-16": ("families/x.toml", FAMILY.encode("utf-16")),
+    "no list": ("families/x.toml", FAMILY + "model = 5"),
+    "sketch that is no base64": ("tokenizers/x.toml", TOKENIZER + 'sketch = "AAAAA"'),
+    "blocks that are no hex": ("tokenizers/x.toml", TOKENIZER + 'blocks = "zz"'),
+}
+
+
+@pytest.mark.parametrize("kind", OVERLAYS)
+def test_a_hostile_overlay_is_told(kind: str, tmp_path: Path) -> None:
+    name, content = OVERLAYS[kind]
+    done = run(tmp_path, "recommend", TARGET, "--catalog", overlay(tmp_path, name, content))
+    told(done, 2)
+    assert name in done.stderr
+
+
+def test_a_long_line_of_ancestors_is_followed_only_so_far(tmp_path: Path) -> None:
+    lineage = '{{ base_model = "me/{:04}" }}'
+    rows = "".join(row(f"me/{number:04}", lineage=lineage.format(number + 1)) for number in range(3_000))
+    folder = overlay(tmp_path, "families/x.toml", FAMILY + rows)
+    assert run(tmp_path, "recommend", TARGET, "--catalog", folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "keys", [{"vocab_size": "1000000000"}, {"params_total": "1"}, {"notes": '["\\u001b[31m\\u202e"]'}]
+)
+def test_odd_values_of_an_overlay_give_sane_json(keys: dict[str, str], tmp_path: Path) -> None:
+    folder = overlay(tmp_path, "families/x.toml", FAMILY + row("me/x", **keys))
+    done = run(tmp_path, "check", TARGET, "me/x", "--catalog", folder, "--json")
+    assert done.returncode in (0, 1)
+    assert json.loads(done.stdout, parse_constant=pytest.fail)["candidates"]
+    assert done.stdout.replace("\n", "").isprintable()
+
+
 # -------------------------------------------------------------------- streams and output files
 
 COMMANDS = [f"recommend {TARGET}", f"check {TARGET} Qwen/Qwen3-0.6B --json", f"catalog show {TARGET}", "--version"]
