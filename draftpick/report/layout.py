@@ -6,7 +6,11 @@ A pipe needs no colours and no wrapping, so it does without rich, whose import i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 
 class Line(NamedTuple):
@@ -40,6 +44,10 @@ class Grid(NamedTuple):
 
 
 GAP = "  "
+INDENT = 4
+"""Of what stands below a row."""
+LEAST_ROOM = 20
+"""Cells for a name below which a narrow table reads better."""
 
 
 def draw(parts: Iterable[Line | Grid], *, width: int | None, color: bool) -> str:
@@ -59,19 +67,20 @@ def _plain(parts: Iterable[Line | Grid]) -> str:
 
 
 def _plain_grid(grid: Grid) -> Iterable[str]:
-    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in grid.rows]
-    rows = [list(grid.header), *rows] if any(grid.header) else rows
-    widths = [max(map(_cells, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        fields = [
-            _blanks(width, text) + text if place in grid.right else text + _blanks(width, text)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield GAP.join(fields)
+    return (GAP.join(cell.text for cell in row) for row in _aligned(grid))
 
 
-def _blanks(width: int, text: str) -> str:
-    return " " * (width - _cells(text))
+def _aligned(grid: Grid) -> list[list[Cell]]:
+    """The rows, the header first if there is one, with blanks that make each column as wide as its widest field."""
+    header = [[Cell(name, "bold") for name in grid.header]] if any(grid.header) else []
+    rows = header + [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in grid.rows]
+    widths = [max(_cells(cell.text) for cell in column) for column in zip(*rows, strict=True)]
+    return [[_padded(cell, widths[place], place in grid.right) for place, cell in enumerate(row)] for row in rows]
+
+
+def _padded(cell: Cell, width: int, right: bool) -> Cell:
+    blanks = " " * (width - _cells(cell.text))
+    return cell._replace(text=blanks + cell.text if right else cell.text + blanks)
 
 
 def _cells(text: str) -> int:
@@ -103,7 +112,8 @@ def _on_screen(parts: Iterable[Line | Grid], width: int, color: bool) -> str:
     )
     for part in parts:
         if isinstance(part, Grid):
-            console.print(_table(part))
+            for line in _lines_of(part, width) or (_table(part),):
+                console.print(line)
         elif part.indent:
             console.print(Padding(Text(part.text, style=part.style), (0, 0, 0, part.indent), expand=False))
         else:
@@ -111,7 +121,52 @@ def _on_screen(parts: Iterable[Line | Grid], width: int, color: bool) -> str:
     return buffer.getvalue()
 
 
-def _table(grid: Grid) -> object:
+def _lines_of(grid: Grid, width: int) -> list[RenderableType] | None:
+    """Rows with what stands below them over the whole width; None where nothing does, or the numbers are too wide.
+
+    A name that is too long for its column gets a line of its own.
+    """
+    from rich.padding import Padding
+    from rich.text import Text
+
+    noted = {place for row in grid.rows for place, cell in enumerate(row) if isinstance(cell, Cell) and cell.below}
+    if len(noted) != 1:
+        return None
+    (place,) = noted
+    room = width - sum(_cells(cell.text) + len(GAP) for at, cell in enumerate(_aligned(grid)[0]) if at != place)
+    if room < LEAST_ROOM:
+        return None
+    long = [_cells(_text(row[place])) > room for row in grid.rows]
+    short = [
+        [cell if at != place or not cut else "" for at, cell in enumerate(row)]
+        for row, cut in zip(grid.rows, long, strict=True)
+    ]
+    aligned = _aligned(grid._replace(rows=short))
+    lines: list[RenderableType] = [_joined(row) for row in aligned[: len(aligned) - len(short)]]
+    for row, fields, cut in zip(grid.rows, aligned[len(aligned) - len(short) :], long, strict=True):
+        if cut:
+            lines.append(_joined([*fields[:place], Cell(_text(row[place]))]))
+            fields = [
+                cell if at >= place else cell._replace(text=" " * _cells(cell.text)) for at, cell in enumerate(fields)
+            ]
+        lines.append(_joined(fields))
+        noted_cell = row[place]
+        below = noted_cell.below if isinstance(noted_cell, Cell) else ""
+        lines.append(Padding(Text(below, style="dim"), (0, 0, 0, INDENT), expand=False))
+    return lines
+
+
+def _joined(cells: Iterable[Cell]) -> Text:
+    from rich.text import Text
+
+    return Text(GAP).join(Text(cell.text, style=cell.style) for cell in cells)
+
+
+def _text(cell: Cell | str) -> str:
+    return cell if isinstance(cell, str) else cell.text
+
+
+def _table(grid: Grid) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
