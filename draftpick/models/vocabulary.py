@@ -839,28 +839,37 @@ def _tekken_ranks(entries: list[Any], path: Path) -> dict[bytes, int]:
 
 
 # ---------------------------------------------------------------- RWKV
+def _rwkv_token(line: str) -> tuple[int, bytes]:
+    import ast
+
+    if len(line) > 2**16:
+        raise ValueError("too long")
+    literal = ast.literal_eval(line[line.index(" ") : line.rindex(" ")].strip())
+    token = literal.encode("utf-8") if isinstance(literal, str) else literal
+    if not isinstance(token, bytes):
+        raise ValueError("neither text nor bytes")
+    return int(line[: line.index(" ")]), token
+
+
 def read_rwkv(path: Path, *, pipeline: bool = False) -> Vocabulary:
     """A `rwkv_vocab` text file: id, Python literal and length on each line; cut greedily, longest match first."""
-    import ast
+    import warnings
 
     tokens = _Tokens(str(path))
     ids = []
-    for number, data in enumerate(_lines(path, _MAX_LITERALS, _MAX_LITERAL_BYTES), 1):
-        line = data.decode("utf-8", "replace")
-        if not line.strip():
-            continue
-        try:
-            if len(line) > 2**16:
-                raise ValueError("too long")
-            literal = ast.literal_eval(line[line.index(" ") : line.rindex(" ")].strip())
-            ids.append(int(line[: line.index(" ")]))
-            token = literal.encode("utf-8") if isinstance(literal, str) else literal
-            if not isinstance(token, bytes):
-                raise ValueError("neither text nor bytes")
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            raise damaged(f"{path}, line {number}: not `id literal length`") from None
-        tokens.base[ids[-1]] = b"N" + token
-        tokens.raw[ids[-1]] = token.decode("utf-8", "replace")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an odd escape in a literal is the file's matter, nothing for stderr
+        for number, data in enumerate(_lines(path, _MAX_LITERALS, _MAX_LITERAL_BYTES), 1):
+            line = data.decode("utf-8", "replace")
+            if not line.strip():
+                continue
+            try:
+                i, token = _rwkv_token(line)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                raise damaged(f"{path}, line {number}: not `id literal length`") from None
+            ids.append(i)
+            tokens.base[i] = b"N" + token
+            tokens.raw[i] = token.decode("utf-8", "replace")
     _check_ids(ids, str(path))
     values = {
         "format": "rwkv",

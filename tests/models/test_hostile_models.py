@@ -430,6 +430,15 @@ def test_an_absurd_id_in_the_tokenizer_config_is_left_out(key: str, tmp_path: Pa
     assert tokenizer.named_ids == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_odd_escape_in_a_literal_warns_of_nothing(tmp_path: Path, catalog: Catalog) -> None:
+    here = folder(tmp_path / "m", SMALL)
+    (here / "rwkv_vocab_v1.txt").write_text("0 '\\d' 2\n1 'a' 1\n")
+    tokenizer = resolve(str(here), catalog).tokenizer
+    assert tokenizer is not None
+    assert tokenizer.named_ids == 2
+
+
 def test_many_control_tokens_and_a_long_template_take_no_product_of_time(tmp_path: Path, catalog: Catalog) -> None:
     vocab = {f"<|t{i}|>": i for i in range(20_000)}
     here = folder(
