@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,36 @@ class Format(str, Enum):
     table = "table"
     json = "json"
     markdown = "markdown"
+
+
+def whole(option: str, low: int, high: int) -> Callable[[str], int]:
+    """A parser of whole numbers in a range. typer's own prints the range in a column of its own in every help."""
+
+    def parse(text: str | int) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise UsageError(f"{option} is {str(text)[:40]!r}", f"give a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def share(option: str, low: float, high: float) -> Callable[[str], float]:
+    """A parser of numbers in a range."""
+
+    def parse(text: str | float) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise UsageError(f"{option} is {str(text)[:40]!r}", f"give a number from {low:g} to {high:g}")
+        return number
+
+    return parse
 
 
 _WHERE, _RULES, _OUTPUT = "Where the pair runs", "Rules", "Output"
@@ -49,8 +79,7 @@ TensorParallel = Annotated[
     typer.Option(
         "--tensor-parallel-size",
         "-tp",
-        min=1,
-        max=1024,
+        parser=whole("--tensor-parallel-size", 1, 1024),
         metavar="N",
         help="Devices a model is split over.",
         rich_help_panel=_WHERE,
@@ -59,13 +88,21 @@ TensorParallel = Annotated[
 ModelLength = Annotated[
     int | None,
     typer.Option(
-        "--max-model-len", min=1, max=1 << 30, metavar="N", help="Longest context in tokens.", rich_help_panel=_WHERE
+        "--max-model-len",
+        parser=whole("--max-model-len", 1, 1 << 30),
+        metavar="N",
+        help="Longest context in tokens.",
+        rich_help_panel=_WHERE,
     ),
 ]
 Sequences = Annotated[
     int | None,
     typer.Option(
-        "--max-num-seqs", min=1, max=1 << 20, metavar="N", help="Sequences served at once.", rich_help_panel=_WHERE
+        "--max-num-seqs",
+        parser=whole("--max-num-seqs", 1, 1 << 20),
+        metavar="N",
+        help="Sequences served at once.",
+        rich_help_panel=_WHERE,
     ),
 ]
 SpecTokens = Annotated[
@@ -73,8 +110,7 @@ SpecTokens = Annotated[
     typer.Option(
         "--num-speculative-tokens",
         "-k",
-        min=1,
-        max=64,
+        parser=whole("--num-speculative-tokens", 1, 64),
         metavar="N",
         help="Tokens drafted per step.",
         rich_help_panel=_WHERE,
@@ -100,8 +136,7 @@ Utilization = Annotated[
     float | None,
     typer.Option(
         "--gpu-memory-utilization",
-        min=0.05,
-        max=1.0,
+        parser=share("--gpu-memory-utilization", 0.05, 1.0),
         metavar="SHARE",
         help="Of a device's memory, that the engine may take.",
         rich_help_panel=_WHERE,

@@ -88,12 +88,12 @@ def test_nothing_viable_says_what_is_left() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["check", TARGET, "-tp", "0"], 2, "1<=x<=1024"),
-        (["check", TARGET, DRAFT, "-tp", "-2"], 2, "1<=x<=1024"),
-        (["recommend", TARGET, "-tp", "0"], 2, "1<=x<=1024"),
-        (["recommend", TARGET, "--max-model-len", "-1"], 2, "1<=x<=1073741824"),
-        (["recommend", TARGET, "--max-num-seqs", "0"], 2, "1<=x<=1048576"),
-        (["recommend", TARGET, "-k", "0"], 2, "1<=x<=64"),
+        (["check", TARGET, "-tp", "0"], 2, "from 1 to 1024"),
+        (["check", TARGET, DRAFT, "-tp", "-2"], 2, "from 1 to 1024"),
+        (["recommend", TARGET, "-tp", "0"], 2, "from 1 to 1024"),
+        (["recommend", TARGET, "--max-model-len", "-1"], 2, "from 1 to 1073741824"),
+        (["recommend", TARGET, "--max-num-seqs", "0"], 2, "from 1 to 1048576"),
+        (["recommend", TARGET, "-k", "0"], 2, "from 1 to 64"),
         (["recommend", TARGET, "-k", "many"], 2, "many"),
         (["recommend", TARGET, "--dtype", "int3"], 2, "bfloat16"),
         (["recommend", TARGET, "--format", "xml"], 2, "'table', 'json'"),
