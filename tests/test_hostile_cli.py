@@ -106,7 +106,6 @@ def test_a_name_that_is_no_model_is_told(name: str, code: int, tmp_path: Path) -
         ["--engine", "vllm@"],
         ["--engine", "\x1b[31m"],
         ["--device", "x" * 100_000],
-        ["--gpu-memory-utilization", "nan"],
         ["--dtype", "\x1b[31m"],
         ["--ignore", "size-ratio"],
         ["--select", "x" * 100_000],
@@ -119,6 +118,13 @@ def test_a_name_that_is_no_model_is_told(name: str, code: int, tmp_path: Path) -
 )
 def test_an_option_that_means_nothing_is_told(arguments: list[str], tmp_path: Path) -> None:
     told(run(tmp_path, "recommend", TARGET, *arguments), 2)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "9" * 5_000])
+def test_a_number_out_of_range_is_refused(value: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "recommend", TARGET, "--gpu-memory-utilization", value)
+    assert done.returncode == 2
+    assert "--gpu-memory-utilization" in done.stderr
 
 
 @pytest.mark.parametrize(
