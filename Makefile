@@ -13,6 +13,7 @@ $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --editable '.[probe,dev]'
+	$(BIN)/python -m compileall -q draftpick
 	touch $@
 
 # The start-up path reads an index compiled from the text files of catalog/.

@@ -270,7 +270,8 @@ def moe_verify(pair: Pair) -> Outcome:
     """
     experts = pair.target.experts
     if experts is None:
-        return not_applicable("The target is dense, or its expert layout is not known.")
+        dense = pair.target.params_active is None
+        return not_applicable("The target is dense." if dense else "The target's expert layout is not known.")
     # The target's own layers draft as many tokens as there are layers.
     layers = pair.target.num_nextn_predict_layers if pair.proposal.origin == "target" else None
     k = pair.setting.num_spec_tokens or layers or ASSUMED
