@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo test check fix bench fit eval test-real-tokenizers clean
+.PHONY: demo test lint check fix bench fit eval test-real-tokenizers clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -27,12 +27,13 @@ demo: $(BIN)/draftpick $(INDEX)
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
 
-check: $(BIN)/draftpick $(INDEX)
+lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/draftpick catalog validate
-	$(BIN)/python -m pytest
+
+check: lint test
 
 fix: $(BIN)/draftpick
 	$(BIN)/ruff format .

@@ -361,13 +361,6 @@ def _dtype(asked: str | None) -> str | None:
     return name
 
 
-def _number(value: float | None, option: str) -> float | None:
-    """The value of an option; a range of numbers lets NaN pass, which is in none."""
-    if value is not None and value != value:
-        raise UsageError(f"{option} is {value}", "give a number")
-    return value
-
-
 def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
     """Where the pair runs, from the options of a command."""
     return Setting(
@@ -383,7 +376,7 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         images=values["images"],
         trust_remote_code=bool(values["trust_remote_code"]),
         kv_cache_dtype=values["kv_cache_dtype"],
-        gpu_memory_utilization=_number(values["gpu_memory_utilization"], "--gpu-memory-utilization"),
+        gpu_memory_utilization=values["gpu_memory_utilization"],
         memory=_amount(values["memory"], "--memory", "64GB or 60.9GiB"),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from draftpick import __version__
 from draftpick.planning import Numbers
 from draftpick.report.json import SCHEMA_VERSION
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
+from draftpick.report.text import json_text
 
 CHART_WIDTH = 32
 
@@ -91,7 +91,7 @@ def document(numbers: Numbers) -> str:
         "decision": decision,
         "candidates": [candidate],
     }
-    return json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+    return json_text(whole) + "\n"
 
 
 def plan_values(numbers: Numbers) -> dict[str, Any]:
