@@ -17,6 +17,7 @@ from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Engine, Pair
+from draftpick.rules import lineage
 from draftpick.rules.engine_facts import in_version
 from draftpick.rules.figures import bits_per_weight
 
@@ -96,13 +97,13 @@ def prior(
     if inputs is None:
         return None
     coefficients: Mapping[str, float] = known["rate"]
-    logit, share = own_logit(inputs, coefficients), kept(inputs, coefficients)
+    logit = own_logit(inputs, coefficients)
     spread = known["spread"]["rate"] * (PRIORS["unknown_relation"] if _uncompared(pair) else 1.0)
     rests_on = _closest(pair, inputs, known["rows"])
     return Acceptance(
-        rate=share * logistic(logit),
-        low=share * logistic(logit - Z * spread),
-        high=share * logistic(logit + Z * spread),
+        rate=met_rate(logistic(logit), inputs, coefficients),
+        low=met_rate(logistic(logit - Z * spread), inputs, coefficients),
+        high=met_rate(logistic(logit + Z * spread), inputs, coefficients),
         source=_sentence(pair, inputs, rests_on, known),
         rests_on=tuple(row for row, _ in rests_on),
         own_rate=logistic(logit),
@@ -118,17 +119,12 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
     ours, theirs = _params(target), _params(draft)
     if ours is None or theirs is None:
         return None
-    other_ids = translates(pair)
-    kinship = kin(target, draft)
     inputs = {
         "constant": 1.0,
         "draft size": math.log(theirs / 1e9),
         "size ratio": math.log(max(ours / theirs, 1.0) / 10),
+        **estrangement(pair),
     }
-    if other_ids:
-        inputs["other tokenizer"] = 1.0
-    if kinship in ("other", "changed"):
-        inputs["other lineage" if kinship == "other" else "changed target"] = 1.0
     if target.variant == "reasoning":
         inputs["reasoning target"] = 1.0
     if target.variant == "base":
@@ -148,8 +144,28 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
     return inputs
 
 
-ESTRANGED = frozenset({"other tokenizer", "other lineage", "changed target"})
+_PARTING = {
+    "other origin": lineage.lineage,
+    "other tuning": lineage.tuning,
+    "other subject": lineage.subject,
+    "other thinking mode": lineage.thinking_mode,
+    "changed target": lineage.changed_target,
+}
+"""What parts a draft from its target, and the rule that says how far."""
+ESTRANGED = frozenset({"other tokenizer", *_PARTING})
 """Facts that part a draft from its target without making it less sure of itself."""
+
+
+def estrangement(pair: Pair) -> dict[str, float]:
+    """How far a draft is parted from its target, by fact: 0 (left out) … 1, one minus the score of the rule."""
+    found = {"other tokenizer": 1.0} if translates(pair) else {}
+    for name, rule in _PARTING.items():
+        outcome = rule(pair)
+        if outcome.kind != "skip" and outcome.score < 1:
+            found[name] = 1 - outcome.score
+    if "other origin" in found and pair.draft is not None and _same_tuning(pair.target, pair.draft):
+        del found["other origin"]
+    return found
 
 
 def own_logit(inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
@@ -157,26 +173,14 @@ def own_logit(inputs: Mapping[str, float], coefficients: Mapping[str, float]) ->
     return sum(coefficients.get(name, 0.0) * value for name, value in inputs.items() if name not in ESTRANGED)
 
 
-def kept(inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
-    """The share of that rate which is left with a target that it is estranged from: other words, other training."""
-    return math.exp(min(sum(coefficients.get(name, 0.0) * inputs[name] for name in ESTRANGED & inputs.keys()), 0.0))
+def met_rate(own_rate: float, inputs: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
+    """The rate with a target that the draft is parted from: other words, other training.
 
-
-def kin(target: ModelProfile, draft: ModelProfile) -> str:
-    """How the two are related by origin: same, changed (the target was trained on since), other, or unknown."""
-    stems = {target.id, target.lineage.base_model} - {None}
-    if draft.lineage.base_model in stems and draft.lineage.relation in ("distill", "pruned"):
-        return "same"
-    if target.id in draft.made_for:
-        return "same"
-    if target.family is None or draft.family is None:
-        return "unknown"
-    if target.lineage.data is not None and target.lineage.data == draft.lineage.data:
-        return "same"
-    if _stock(target.family) == _stock(draft.family) or _same_tuning(target, draft):
-        return "same"
-    base = (target.lineage.base_model or "").rpartition("/")[2].lower()
-    return "changed" if base.startswith(_stock(draft.family).lower()) else "other"
+    What any draft guesses (the rest of a word, a bracket) it still guesses; of the rest a share is left.
+    """
+    easy = min(own_rate, coefficients.get("easy", 0.0))
+    left = sum(coefficients.get(name, 0.0) * inputs[name] for name in ESTRANGED & inputs.keys())
+    return easy + (own_rate - easy) * math.exp(min(left, 0.0))
 
 
 def translates(pair: Pair) -> bool:
@@ -351,9 +355,11 @@ def _checked(workload: str | None, temperature: float | None) -> float:
 
 
 def _params(model: ModelProfile) -> float | None:
-    # What a model knows goes by all of its parameters, not by those that one token touches.
-    found = model.params_text or model.params_total
-    return float(found) if found else None
+    total = model.params_text or model.params_total
+    if not total:
+        return None
+    # A sparse model knows more than what one token touches and less than a dense one of all its parameters.
+    return math.sqrt(total * model.params_active) if model.params_active else float(total)
 
 
 TUNING_SETS = ("sharegpt", "ultrachat", "openhermes", "tulu")
@@ -363,15 +369,6 @@ TUNING_SETS = ("sharegpt", "ultrachat", "openhermes", "tulu")
 def _same_tuning(target: ModelProfile, draft: ModelProfile) -> bool:
     ours, theirs = (target.lineage.data or "").lower(), (draft.lineage.data or "").lower()
     return any(name in ours and name in theirs for name in TUNING_SETS)
-
-
-_STOCKS = ("-Coder", "-Math", "-VL")
-
-
-def _stock(family: str) -> str:
-    for suffix in _STOCKS:
-        family = family.removesuffix(suffix)
-    return family
 
 
 def bits_of(quantization: str | None, dtype: str | None) -> float | None:

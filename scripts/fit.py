@@ -29,8 +29,8 @@ from draftpick.acceptance import (
     drafting_of,
     expected_step,
     features,
-    kept,
     logistic,
+    met_rate,
     own_logit,
     rate_for,
 )
@@ -64,12 +64,16 @@ class Parameter(NamedTuple):
 
 
 PARAMETERS = (
-    Parameter("rate", "constant", 1.0, 0.5),
+    Parameter("rate", "constant", 1.3, 0.3),
     Parameter("rate", "draft size", 0.25, 0.2),
     Parameter("rate", "size ratio", -0.05, 0.1),
-    Parameter("rate", "other tokenizer", -0.25, 0.15),
-    Parameter("rate", "other lineage", -0.2, 0.15),
-    Parameter("rate", "changed target", -0.15, 0.1),
+    Parameter("rate", "other tokenizer", -0.15, 0.1),
+    Parameter("rate", "other origin", -0.2, 0.07),
+    Parameter("rate", "other tuning", -0.2, 0.1),
+    Parameter("rate", "other subject", -0.3, 0.2),
+    Parameter("rate", "other thinking mode", -0.1, 0.1),
+    Parameter("rate", "changed target", -0.2, 0.1),
+    Parameter("rate", "easy", 0.5, 0.05),
     Parameter("rate", "reasoning target", 0.0, 0.3),
     Parameter("rate", "base target", 0.6, 0.4),
     Parameter("rate", "coder on other ground", -0.4, 0.3),
@@ -255,7 +259,7 @@ def predict(row: Row, model: Mapping[str, Any]) -> Prediction:
     """What the model says of a row: the best of its draft lengths."""
     offset = model["offsets"].get(row.source, 0.0)
     own_rate = logistic(own_logit(row.inputs, model["rate"]) + offset)
-    rate = own_rate * kept(row.inputs, model["rate"])
+    rate = met_rate(own_rate, row.inputs, model["rate"])
     parts = costs(row.pair, context=row.context, calibration=model["cost"])
     assert parts is not None, row.id
     best: Prediction | None = None
@@ -334,7 +338,7 @@ def _touches(rows: Sequence[Row], sources: Sequence[str]) -> list[np.ndarray]:
             keys = name.split(".", 1)[1]
             mine = [_is_meant(row, keys) for row in rows]
         else:
-            mine = [name in row.inputs or part == "log rate" or name == "insight" for row in rows]
+            mine = [name in row.inputs or part == "log rate" or name in ("insight", "easy") for row in rows]
         found.append(np.flatnonzero(mine))
     found += [np.flatnonzero([row.source == source for row in rows]) for source in sources]
     return found
