@@ -145,26 +145,36 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
 
 
 _PARTING = {
-    "other origin": lineage.lineage,
     "other tuning": lineage.tuning,
     "other subject": lineage.subject,
     "other thinking mode": lineage.thinking_mode,
     "changed target": lineage.changed_target,
 }
 """What parts a draft from its target, and the rule that says how far."""
-ESTRANGED = frozenset({"other tokenizer", *_PARTING})
+ESTRANGED = frozenset({"other tokenizer", "other origin", "other generation", *_PARTING})
 """Facts that part a draft from its target without making it less sure of itself."""
 
 
+MOST_GENERATIONS = 3.0
+"""Versions apart beyond which it matters no more how many."""
+
+
 def estrangement(pair: Pair) -> dict[str, float]:
-    """How far a draft is parted from its target, by fact: 0 (left out) … 1, one minus the score of the rule."""
+    """How far a draft is parted from its target, by fact: one minus the score of the rule (0 is left out); versions
+    between them for another generation of one family.
+    """
     found = {"other tokenizer": 1.0} if translates(pair) else {}
     for name, rule in _PARTING.items():
         outcome = rule(pair)
         if outcome.kind != "skip" and outcome.score < 1:
             found[name] = 1 - outcome.score
-    if "other origin" in found and pair.draft is not None and _same_tuning(pair.target, pair.draft):
-        del found["other origin"]
+    origin = lineage.lineage(pair)
+    if origin.kind != "skip" and origin.score < 1 and not _same_tuning(pair):
+        versions = origin.evidence.get("apart")
+        if versions is not None:
+            found["other generation"] = min(versions, MOST_GENERATIONS)
+        else:
+            found["other origin"] = 1 - origin.score
     return found
 
 
@@ -366,8 +376,9 @@ TUNING_SETS = ("sharegpt", "ultrachat", "openhermes", "tulu")
 """Public sets of answers: two models tuned on one of them write alike, whatever they learned before."""
 
 
-def _same_tuning(target: ModelProfile, draft: ModelProfile) -> bool:
-    ours, theirs = (target.lineage.data or "").lower(), (draft.lineage.data or "").lower()
+def _same_tuning(pair: Pair) -> bool:
+    ours = (pair.target.lineage.data or "").lower()
+    theirs = (pair.draft.lineage.data or "").lower() if pair.draft is not None else ""
     return any(name in ours and name in theirs for name in TUNING_SETS)
 
 

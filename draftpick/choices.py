@@ -92,6 +92,19 @@ APPLE_PREFERENCE = ("mlx", "llama.cpp")
 ASCEND_PREFERENCE = ("vllm-ascend", "sglang-ascend", "xllm", "mindie")
 """The same on an Ascend device."""
 
+REFERENCE_DEVICE = "h100-80g"
+"""What a prediction holds for where no device was named: the accelerator most measurements are published on."""
+REFERENCE_DEVICES: Mapping[str, str] = MappingProxyType(
+    {
+        "vllm-ascend": "910b4-1",
+        "sglang-ascend": "910b4-1",
+        "xllm": "910b4-1",
+        "mindie": "910b4-1",
+        "mlx": "m4-max",
+    }
+)
+"""The same for engines that do not run there: the Atlas 800I A2 is the NPU server sold for inference."""
+
 WEIGHTS: Mapping[str, float] = {choice.name: choice.value for choice in TABLE if "." not in choice.name}
 LIMITS: Mapping[str, float] = {choice.name: choice.value for choice in TABLE if "." in choice.name}
 
@@ -107,6 +120,11 @@ COST_TABLE: tuple[Choice, ...] = (
     ),
     Choice("launch_per_layer", 0.00005, "seconds: an engine that nobody timed, between graphs and a Python loop"),
     Choice("launch_per_expert", 0.0, "engines with grouped experts launch one kernel for all of them"),
+    Choice(
+        "routing",
+        0.785,
+        "exponent of the tokens of a pass: at 8 of 128 experts 8 tokens wake 36 of them, independent ones would 52",
+    ),
     Choice("plain_layer", 0.5, "share of a Llama layer's kernels: about 15 against 35 without rotary, gate, RMS norm"),
     Choice("per_token", 0.0005, "seconds of scheduling and sampling per plain step"),
     Choice("per_step", 0.002, "seconds: rejection sampling and the loss of overlapped scheduling"),

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from draftpick.acceptance import Step, bits_of, fitted, translates
-from draftpick.choices import COSTS
+from draftpick.choices import COSTS, PRIORS
 from draftpick.errors import UsageError
+from draftpick.memory import draft_tensor_parallel_size, head_params
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import Device, Engine, Pair
+from draftpick.pair import IN_PARALLEL, Device, Engine, Pair
 from draftpick.rules.engine_facts import in_version
 
 MAX_POSITIONS = 17
@@ -51,7 +52,8 @@ class Load(NamedTuple):
         """Bytes of weights that a pass over so many positions (of all sequences together) touches."""
         if not self.experts:
             return self.dense * self.bits / 8
-        share: float = 1 - (1 - self.experts_per_token / self.experts) ** positions
+        # Tokens of one text go to the same experts more often than by chance.
+        share: float = 1 - (1 - self.experts_per_token / self.experts) ** positions ** COSTS["routing"]
         return (self.dense + self.routed * share) * self.bits / 8
 
 
@@ -67,6 +69,8 @@ class Rates(NamedTuple):
     """How many times longer the arithmetic takes on weights of 4 bits; in proportion for others."""
     launch: float
     """Per layer and pass."""
+    draft_launch: float
+    """The same of a separate draft model, which engines capture less well than the target."""
     hidden: bool
     """Launches run ahead of the device (eager mode on a queue): the slower of the two counts, not their sum."""
     expert_launch: float
@@ -112,6 +116,8 @@ class Costs(NamedTuple):
     notes: tuple[str, ...] = ()
     launch_bound: bool = False
     """A drafted token is mostly launches: a smaller draft would not be faster, a shallower one would."""
+    prefill: float = 0.0
+    """The target over the prompt."""
 
 
 def costs(
@@ -122,32 +128,34 @@ def costs(
     batch: int = 1,
     context: int | None = None,
     input_len: int | None = None,
-    tensor_parallel_size: int | None = None,
-    bandwidth: float | None = None,
     calibration: Mapping[str, float] | None = None,
+    verify: tuple[float, ...] | None = None,
 ) -> Costs | None:
     """Predict the costs of a pair's step; None where the device's bandwidth or a model's shape is not known.
 
-    What is not given is taken from the pair's setting. `context` is in tokens per sequence, `bandwidth` (bytes per
-    second) overrides the device's. `calibration` holds the fitted numbers; those of the catalogue where none is given.
-    Raises UsageError for a batch, context or tensor-parallel size below 1.
+    What is not given is taken from the pair's setting. `context` is in tokens per sequence. `calibration` holds the
+    fitted numbers; those of the catalogue where none is given. `verify`: times of the target that are known already
+    (they are the same for all its drafts). Raises UsageError for a batch or context below 1.
     """
     setting = pair.setting
     device, engine = device or setting.device, engine or setting.engine
-    devices = tensor_parallel_size if tensor_parallel_size is not None else setting.tensor_parallel_size
+    devices = setting.tensor_parallel_size
     length = context if context is not None else int(COSTS["context"])
-    for name, value in (("batch", batch), ("context", length), ("tensor-parallel-size", devices)):
+    for name, value in (("batch", batch), ("context", length)):
         if value < 1:
             raise UsageError(f"{name} is {value}", f"{name} is at least 1")
     known: Mapping[str, float] = calibration if calibration is not None else fitted()["cost"]
-    rates = rates_of(device, engine, devices, known, bandwidth=bandwidth)
+    rates = rates_of(device, engine, devices, known, bandwidth=setting.bandwidth)
     ours = load(pair.target, setting.quantization, length, setting.dtype)
-    if rates is None or ours is None:
-        return None
     theirs = _draft_load(pair, length)
-    if theirs is None:
+    if rates is None or ours is None or theirs is None:
         return None
-    return _costs(pair, ours, theirs, rates, batch, devices, input_len or length)
+    drafting = rates
+    if devices > 1 and (alone := draft_tensor_parallel_size(pair)) != devices:
+        drafting = rates_of(device, engine, alone, known, bandwidth=setting.bandwidth) or rates
+    if pair.draft is not None:
+        drafting = drafting._replace(launch=drafting.draft_launch)
+    return _costs(pair, ours, theirs, rates, drafting, batch, input_len or length, verify)
 
 
 def load(
@@ -208,6 +216,8 @@ def rates_of(
         return None
     kind = device.vendor
     facts = in_version(engine, "step_overhead") if engine is not None else {}
+    if facts.get("splits") == "layers":
+        devices = 1  # one device after the other: more of them hold more, and none is faster
     key = engine.key if engine is not None else ""
 
     def number(name: str, *, vendor: bool = False) -> float:
@@ -230,6 +240,7 @@ def rates_of(
         prefill=peak * many * devices,
         unpacking=calibration.get(f"unpacking.{kind}", COSTS["unpacking"]),
         launch=number("launch_per_layer"),
+        draft_launch=number("draft_launch_per_layer" if "draft_launch_per_layer" in facts else "launch_per_layer"),
         hidden=facts.get("mode") == "eager",
         expert_launch=number("launch_per_expert"),
         all_reduce=0.0 if devices == 1 else 2 * COSTS["all_reduce"],
@@ -293,25 +304,40 @@ def prefill_time(load: Load, rates: Rates, tokens: int) -> float:
     return busy + launch_time(load, rates) + load.layers * rates.all_reduce
 
 
-def _costs(pair: Pair, ours: Load, theirs: Load | None, rates: Rates, batch: int, devices: int, prompt: int) -> Costs:
-    verify = tuple(pass_time(ours, rates, m, batch) + rates.per_token for m in range(1, MAX_POSITIONS + 1))
+def _costs(
+    pair: Pair,
+    ours: Load,
+    theirs: Load,
+    rates: Rates,
+    drafting: Rates,
+    batch: int,
+    prompt: int,
+    verify: tuple[float, ...] | None,
+) -> Costs:
+    """`rates` are those of the target's devices, `drafting` those of the draft's."""
+    if verify is None:
+        verify = tuple(pass_time(ours, rates, m, batch) + rates.per_token for m in range(1, MAX_POSITIONS + 1))
     notes = []
     if not ours.kv_bytes:
         notes.append("the target's KV cache is left out: its shape is not known")
-    if theirs is None or theirs.layers == 0:
-        return Costs(verify[0], 0.0, 0.0, verify, rates.per_step, 0.0, 0.0, notes=tuple(notes))
-    one = pass_time(theirs, rates, 1, batch)
-    first = pass_time(theirs, rates, 2, batch) + rates.per_draft
+    prefill = prefill_time(ours, rates, prompt)
+    if theirs.layers == 0:
+        return Costs(verify[0], 0.0, 0.0, verify, rates.per_step, 0.0, 0.0, notes=tuple(notes), prefill=prefill)
+    one = pass_time(theirs, drafting, 1, batch)
+    draft = one + drafting.per_draft
+    # Methods that draft in one pass fill it with the positions of a usual step.
+    together = pair.method in IN_PARALLEL
+    width = 1 + PRIORS["num_spec_tokens"] if together else 2
+    first = pass_time(theirs, drafting, width, batch) + drafting.per_draft
     overhead = rates.per_step
     if rates.redecodes:
         overhead += one
     if translates(pair):
         overhead += rates.per_translation
         notes.append("the draft has another tokenizer: its text is translated at every step")
-    draft = one + rates.per_draft
-    launched = launch_time(theirs, rates) + theirs.layers * rates.all_reduce
+    launched = launch_time(theirs, drafting) + theirs.layers * drafting.all_reduce
     bound = launched > COSTS["launch_bound"] * one
-    if bound:
+    if bound and pair.draft is not None:
         notes.append(
             f"a drafted token is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} of its "
             f"{draft * 1e3:.1f} ms, a smaller draft of as many layers is no faster, and at low acceptance it makes "
@@ -320,13 +346,14 @@ def _costs(pair: Pair, ours: Load, theirs: Load | None, rates: Rates, batch: int
     return Costs(
         target=verify[0],
         draft_first=first,
-        draft=draft,
+        draft=0.0 if together else draft,
         verify=verify,
         overhead=overhead,
-        ttft_overhead=prefill_time(theirs, rates, prompt),
+        ttft_overhead=prefill_time(theirs, drafting, prompt),
         c=draft / verify[0],
         notes=tuple(notes),
         launch_bound=bound,
+        prefill=prefill,
     )
 
 
@@ -343,8 +370,9 @@ def _draft_load(pair: Pair, context: int) -> Load | None:
         return _NOTHING
     bits = bits_of(None, pair.target.dtype) or 16.0
     target = pair.target
-    if head is not None and head.params is not None:
-        return Load(head.num_hidden_layers or 1, float(head.params), 0.0, 0, 0, bits, 0.0)
+    size = head_params(head, target) if head is not None else None
+    if head is not None and size is not None:
+        return Load(head.num_hidden_layers or 1, float(size), 0.0, 0, 0, bits, 0.0)
     if pair.method == "mtp" and target.params_read and target.num_hidden_layers:
         # A layer of the target's own kind and its lm_head, the experts of one token only.
         vocabulary = target.embedding_params or 0

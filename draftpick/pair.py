@@ -6,6 +6,8 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 
 DRAFT_FREE = frozenset({"ngram", "suffix"})
+IN_PARALLEL = frozenset({"pard", "medusa", "dflash"})
+"""Methods that draft all tokens of a step in one pass."""
 
 
 class Device(NamedTuple):
@@ -108,6 +110,14 @@ class Setting(NamedTuple):
     gpu_memory_utilization: float | None = None
     memory: int | None = None
     """Bytes of one device, instead of what the catalogue says."""
+    bandwidth: float | None = None
+    """Bytes per second of one device, instead of what the catalogue says."""
+    workload: str | None = None
+    """What requests are about: chat, code, math, summarization, translation or extraction."""
+    input_len: int | None = None
+    """Tokens of a prompt."""
+    output_len: int | None = None
+    """Tokens of an answer."""
 
 
 class Pair(NamedTuple):

@@ -375,22 +375,31 @@ def _row(k: int, length: Interval, times: StepTimes, spread: float) -> KRow:
 def make_schedule(
     lengths: Sequence[float], times_at: Callable[[int], StepTimes], max_num_seqs: int, within: float = WITHIN
 ) -> tuple[tuple[int, int, int], ...]:
-    """(from, to, k) for the batch sizes 1 … max_num_seqs, without gaps; τ is taken not to depend on the batch.
+    """(from, to, k) for the batch sizes 1 … max_num_seqs, without gaps; τ is taken not to depend on the batch."""
 
-    The times are asked for at powers of two and where k changes between them.
+    def k_at(batch: int) -> int:
+        times = times_at(batch)
+        reach = min(len(lengths) - 1, times.most_tokens)
+        return choose([speedup(lengths[k], times, k) for k in range(reach + 1)], within)
+
+    return schedule_by(k_at, max_num_seqs)
+
+
+def schedule_by(k_at: Callable[[int], int], max_num_seqs: int) -> tuple[tuple[int, int, int], ...]:
+    """(from, to, k) for the batch sizes 1 … max_num_seqs, from the k of one batch size.
+
+    It is asked for at powers of two and where k changes between them.
     """
     _number(max_num_seqs, "max_num_seqs", 1, 1e6, "a whole number, 1 or more")
     known: dict[int, int] = {}
 
-    def k_at(batch: int) -> int:
+    def known_k(batch: int) -> int:
         if batch not in known:
-            times = times_at(batch)
-            reach = min(len(lengths) - 1, times.most_tokens)
-            known[batch] = choose([speedup(lengths[k], times, k) for k in range(reach + 1)], within)
+            known[batch] = k_at(batch)
         return known[batch]
 
     def locate(low: int, high: int) -> None:
-        if k_at(low) != k_at(high) and high - low > 1:
+        if known_k(low) != known_k(high) and high - low > 1:
             middle = (low + high) // 2
             locate(low, middle)
             locate(middle, high)
@@ -400,7 +409,7 @@ def make_schedule(
         high = min(low * 2, max_num_seqs)
         locate(low, high)
         low = high
-    return _segments(max_num_seqs, k_at(1), known)
+    return _segments(max_num_seqs, known_k(1), known)
 
 
 def _segments(last: int, first_k: int, known: dict[int, int]) -> tuple[tuple[int, int, int], ...]:

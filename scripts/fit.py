@@ -69,6 +69,7 @@ PARAMETERS = (
     Parameter("rate", "size ratio", -0.05, 0.1),
     Parameter("rate", "other tokenizer", -0.15, 0.1),
     Parameter("rate", "other origin", -0.2, 0.07),
+    Parameter("rate", "other generation", -0.15, 0.05),
     Parameter("rate", "other tuning", -0.2, 0.1),
     Parameter("rate", "other subject", -0.3, 0.2),
     Parameter("rate", "other thinking mode", -0.1, 0.1),

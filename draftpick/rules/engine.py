@@ -109,12 +109,24 @@ def _method_findings(pair: Pair, method: Method, engine: Engine) -> list[_Findin
     return [_Finding(kinds[method.support], note, severity), *found]
 
 
+def most_tokens(engine: Engine, method: str) -> int | None:
+    """The largest num_spec_tokens that an engine takes with a method; None where no limit is known."""
+    table = table_of(engine)
+    return _most_tokens(table.methods.get(method), table)
+
+
+def _most_tokens(method: Method | None, table: Table) -> int | None:
+    facts = method.facts if method is not None else {}
+    found = facts.get("max_num_spec_tokens", table.limits.get("max_num_spec_tokens"))
+    return int(found) if found is not None else None
+
+
 def _length_findings(pair: Pair, method: Method | None, table: Table) -> list[_Finding]:
     k = pair.setting.num_spec_tokens
     if k is None or method is None:
         return []
     found = []
-    most = method.facts.get("max_num_spec_tokens", table.limits.get("max_num_spec_tokens"))
+    most = _most_tokens(method, table)
     if most is not None and k > most:
         note = method.facts.get("max_note", table.limits.get("note", "the engine's limit"))
         found.append(_Finding("refused", f"num_spec_tokens {k} is above {most}: {note}", table.limits.get("severity")))

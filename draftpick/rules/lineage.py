@@ -58,7 +58,8 @@ def lineage(pair: Pair) -> Outcome:
             return ok(f"One family and generation: {_origin(target)}.", 0.95, kind="generation", **evidence)
         message = f"One family, two generations: the target is {_origin(target)}, the draft {_origin(draft)}."
         apart = _generations_apart(target.generation, draft.generation)
-        return warn(message, apart, kind="other generation", **evidence)
+        score = max(0.65 - 0.05 * apart, 0.4)
+        return warn(message, score, kind="other generation", apart=apart, **evidence)
     if target.generation == draft.generation and _line(target.family) == _line(draft.family):
         message = f"One stock, trained on for a subject: {_origin(target)} and {_origin(draft)}."
         return ok(message, 0.85, certain=False, kind="stock", **evidence)
@@ -76,12 +77,11 @@ def _stock(model: ModelProfile) -> tuple[str | None, str | None]:
 
 
 def _generations_apart(one: str, other: str) -> float:
-    """0.4 … 0.65: the nearer generation is the better one, as far as their names are numbers."""
+    """How many versions lie between them, as far as their names are numbers; else 1."""
     try:
-        distance = abs(float(one.partition("-")[0]) - float(other.partition("-")[0]))
+        return round(abs(float(one.partition("-")[0]) - float(other.partition("-")[0])), 2)
     except ValueError:
-        return 0.6
-    return max(0.65 - 0.05 * distance, 0.4)
+        return 1.0
 
 
 def _line(family: str) -> str:

@@ -1,0 +1,179 @@
+"""What a pair is predicted to gain in one place: acceptance from published pairs, costs from a roofline, and a plan.
+
+Everything here is a prediction. What a probe or a server measured replaces its parts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from draftpick.acceptance import Acceptance, Drafting, Step, drafting_of, expected_step, prior
+from draftpick.catalog import Catalog
+from draftpick.choices import COSTS, REFERENCE_DEVICE, REFERENCE_DEVICES
+from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
+from draftpick.memory import budget
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Device, Engine, Pair, Proposal, Setting
+from draftpick.rules.engine import most_tokens
+from draftpick.speedup import DEFAULT_MOST_TOKENS, Interval, KRow, Plan, choose, schedule_by
+
+
+class Place(NamedTuple):
+    """What a prediction holds for."""
+
+    engine: Engine
+    device: Device
+    assumed: bool
+    """Nobody named the device: it is the reference one of the engine."""
+    devices: int
+    """The tensor-parallel size asked for, or the smallest that holds the target where that one does not."""
+    batch: int
+    """Sequences at once."""
+
+
+class EndToEnd(NamedTuple):
+    """A whole request, in seconds, with and without the draft."""
+
+    speedup: float
+    total: float
+    total_without: float
+
+
+class Prediction(NamedTuple):
+    """What a pair is expected to do in one place."""
+
+    place: Place
+    acceptance: Acceptance
+    costs: Costs
+    plan: Plan
+    end_to_end: EndToEnd | None = None
+    """Where the lengths of prompt and answer are known."""
+
+
+class Predictor:
+    """Predicts the drafts of one target; what they share is worked out once."""
+
+    def __init__(self, target: ModelProfile, setting: Setting, catalog: Catalog) -> None:
+        self._target = target
+        self._setting = setting
+        self._catalog = catalog
+        self._places: dict[str, Place] = {}
+        self._verify: dict[tuple[str, int], tuple[float, ...]] = {}
+
+    def predict(self, pair: Pair, engine: str) -> Prediction | None:
+        """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
+        place = self._place(engine)
+        placed = self._placed(pair, place)
+        expected = prior(placed, self._setting.workload)
+        parts = self._costs(placed, place, place.batch)
+        if expected is None or parts is None:
+            return None
+        asked = self._setting.num_spec_tokens
+        reach = asked if asked is not None else _reach(placed, place.engine, expected)
+        rows = tuple(self._row(placed, parts, expected, k) for k in range(reach + 1))
+        k = asked if asked is not None else choose([row.speedup for row in rows])
+        row = rows[k]
+        gain = Interval(row.speedup, row.low, row.high, expected.level)
+        plan = Plan(k, row.mean_acceptance_length, gain, rows, fixed=asked is not None)
+        return Prediction(place, expected, parts, plan, self._end_to_end(parts, gain.value, k))
+
+    def schedule(self, pair: Pair, found: Prediction) -> tuple[tuple[int, int, int], ...]:
+        """(from, to, num_spec_tokens) for every number of sequences at once up to --max-num-seqs; empty without it."""
+        most = self._setting.max_num_seqs
+        if most is None:
+            return ()
+        placed = self._placed(pair, found.place)
+
+        def k_at(batch: int) -> int:
+            parts = self._costs(placed, found.place, batch)
+            assert parts is not None, "known at another batch size"
+            return choose(
+                [self._row(placed, parts, found.acceptance, k).speedup for k in range(len(found.plan.by_k))]
+            )
+
+        return schedule_by(k_at, most)
+
+    def _place(self, key: str) -> Place:
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self._find_place(key)
+        return found
+
+    def _find_place(self, key: str) -> Place:
+        setting = self._setting
+        engine = setting.engine if setting.engine is not None and setting.engine.key == key else None
+        engine = engine or self._catalog.engine(key)
+        device = setting.device or self._catalog.device(REFERENCE_DEVICES.get(key, REFERENCE_DEVICE))
+        devices = setting.tensor_parallel_size
+        alone = Pair(
+            self._target,
+            Proposal("ngram", "always"),
+            setting._replace(engine=engine, device=device, max_model_len=None, max_num_seqs=None),
+        )
+        held = budget(alone, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
+        if held.fits is False and held.min_tensor_parallel_size is not None:
+            devices = max(devices, held.min_tensor_parallel_size)
+        return Place(engine, device, setting.device is None, devices, setting.max_num_seqs or 1)
+
+    def _placed(self, pair: Pair, place: Place) -> Pair:
+        setting = pair.setting._replace(
+            engine=place.engine, device=place.device, tensor_parallel_size=place.devices
+        )
+        return pair._replace(setting=setting)
+
+    def _costs(self, placed: Pair, place: Place, batch: int) -> Costs | None:
+        key = (place.engine.key, batch)
+        setting = self._setting
+        found = costs(
+            placed, batch=batch, context=_context(setting), input_len=setting.input_len, verify=self._verify.get(key)
+        )
+        if found is not None:
+            self._verify[key] = found.verify
+        return found
+
+    def _row(self, placed: Pair, parts: Costs, expected: Acceptance, k: int) -> KRow:
+        if k == 0:
+            return KRow(0, 1.0, 1.0, 1.0, 1.0)
+        drafting = drafting_of(placed.setting.engine, k) if placed.draft is not None else Drafting(k)
+        heat = placed.setting.temperature or 0.0
+
+        def gain(rate: float) -> tuple[Step, float]:
+            step = expected_step(rate, drafting, heat, own_rate=expected.own_rate)
+            return step, step.tau * parts.target / step_time(parts, step)
+
+        step, value = gain(expected.rate)
+        if expected.log_error is not None:
+            low, high = (value * math.exp(error) for error in expected.log_error)
+        else:
+            low, high = gain(expected.low)[1], gain(expected.high)[1]
+        return KRow(k, step.tau, value, low, high)
+
+    def _end_to_end(self, parts: Costs, gain: float, k: int) -> EndToEnd | None:
+        """(P + N·t) / (P + P_draft + N·t / speed-up); see speedup.end_to_end, which takes a fixed length."""
+        answer = self._setting.output_len
+        if answer is None:
+            return None
+        without = parts.prefill + answer * parts.target
+        total = parts.prefill + (parts.ttft_overhead or 0.0 if k else 0.0) + answer * parts.target / gain
+        return EndToEnd(without / total, total, without)
+
+
+def _reach(placed: Pair, engine: Engine, expected: Acceptance) -> int:
+    """The largest k worth looking at: what the engine takes, and for a head what it was trained or published for."""
+    reach = min(DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1)
+    head, proposal = placed.proposal.head, placed.proposal
+    trained = placed.target.num_nextn_predict_layers if proposal.origin == "target" else None
+    if head is not None:
+        trained = head.num_spec_tokens
+    for limit in (most_tokens(engine, placed.method), trained or expected.drafted):
+        if limit is not None:
+            reach = min(reach, limit)
+    return max(reach, 1)
+
+
+def _context(setting: Setting) -> int | None:
+    """Tokens of a sequence half-way through its answer; None where no lengths were given."""
+    if setting.input_len is None and setting.output_len is None:
+        return min(setting.max_model_len, int(COSTS["context"])) if setting.max_model_len is not None else None
+    return (setting.input_len or 0) + (setting.output_len or 0) // 2 or 1
