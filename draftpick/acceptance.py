@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import Engine, Pair
+from draftpick.pair import WORKLOADS, Engine, Pair
 from draftpick.rules import lineage
 from draftpick.rules.engine_facts import in_version
 from draftpick.rules.figures import bits_per_weight
@@ -25,7 +25,6 @@ LEVEL = 0.80
 """Level of every predicted interval."""
 Z = 1.2816
 """Half-width of an interval of that level, in standard deviations."""
-WORKLOADS = ("chat", "code", "math", "summarization", "translation", "extraction")
 
 
 class Acceptance(NamedTuple):
@@ -62,7 +61,9 @@ class Drafting(NamedTuple):
     keeps: bool = True
     """The unsure token is kept as the last one (transformers), or dropped (llama.cpp)."""
     samples: bool = False
-    """The draft samples with the request's temperature, and speculative sampling accepts (transformers)."""
+    """The draft samples with the request's temperature, and speculative sampling accepts."""
+    fade: float = 1.0
+    """Rate of a token over that of the one before it, where all are drafted in one pass, unseen by each other."""
 
 
 class Step(NamedTuple):
@@ -125,6 +126,9 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
         "size ratio": math.log(max(ours / theirs, 1.0) / 10),
         **estrangement(pair),
     }
+    origin = target.lineage
+    if {target.id, origin.base_model if origin.relation == "quantized" else None} & {*draft.made_for}:
+        inputs["made for the target"] = 1.0
     if target.variant == "reasoning":
         inputs["reasoning target"] = 1.0
     if target.variant == "base":
@@ -151,7 +155,7 @@ _PARTING = {
     "changed target": lineage.changed_target,
 }
 """What parts a draft from its target, and the rule that says how far."""
-ESTRANGED = frozenset({"other tokenizer", "other origin", "other generation", *_PARTING})
+ESTRANGED = frozenset({"other tokenizer", "other origin", "other generation", "made for others", *_PARTING})
 """Facts that part a draft from its target without making it less sure of itself."""
 
 
@@ -168,6 +172,9 @@ def estrangement(pair: Pair) -> dict[str, float]:
         outcome = rule(pair)
         if outcome.kind != "skip" and outcome.score < 1:
             found[name] = 1 - outcome.score
+    meant = pair.draft.made_for if pair.draft is not None else ()
+    if meant and not {pair.target.id, pair.target.lineage.base_model} & {*meant}:
+        found["made for others"] = 1.0
     origin = lineage.lineage(pair)
     if origin.kind != "skip" and origin.score < 1 and not _same_tuning(pair):
         versions = origin.evidence.get("apart")
@@ -244,7 +251,18 @@ def expected_step(
         return _stopped(rate, k, sure, hit_sure, drafting.keeps)
     if drafting.stop == "heuristic":
         return _heuristic(rate, k)
+    if drafting.fade < 1:
+        return Step(_fading(rate, drafting.fade, k), k, k)
     return Step(_geometric(rate, k + 1), k, k)
+
+
+def _fading(rate: float, fade: float, k: int) -> float:
+    """1 + r + r·(r·f) + r·(r·f)·(r·f²) + …: tokens of a step whose rates fall from one to the next."""
+    length = survival = 1.0
+    for position in range(k):
+        survival *= rate * fade**position
+        length += survival
+    return length
 
 
 def _confidence(

@@ -1,4 +1,6 @@
-"""The one place where everything about a pair meets: tokenizer relation, rules, engines; and the order of answers."""
+"""The one place where everything about a pair meets: tokenizer relation, rules, engines, what it is predicted to gain;
+and the order of answers.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from draftpick.rules.engine import Verdict, verdict
 
 if TYPE_CHECKING:
     from draftpick.memory import Budget
+    from draftpick.predict import Prediction, Predictor
 
 TAKEN = ("accepted", "care")
 
@@ -24,8 +27,15 @@ class Assessment:
     """What draftpick thinks of one pair."""
 
     def __init__(
-        self, pair: Pair, findings: Sequence[Finding], score: float, coverage: float, engines: Engines
+        self,
+        pair: Pair,
+        findings: Sequence[Finding],
+        score: float,
+        coverage: float,
+        engines: Engines,
+        predictor: Predictor | None = None,
     ) -> None:
+        self._predictor = predictor
         self.pair = pair
         self.findings = findings
         self.score = score
@@ -33,6 +43,11 @@ class Assessment:
         self.coverage = coverage
         """0 … 1: how much of what matters could be judged, and on facts that are sure."""
         self.engines = engines
+
+    def led_by(self, engine: str) -> Assessment:
+        """The same pair, judged in the engine of that key where it takes it and the user named none."""
+        engines = self.engines.led_by(engine)
+        return Assessment(self.pair, self.findings, self.score, self.coverage, engines, self._predictor)
 
     @cached_property
     def budget(self) -> Budget:
@@ -46,6 +61,27 @@ class Assessment:
             kv_cache_dtype=setting.kv_cache_dtype,
             gpu_memory_utilization=setting.gpu_memory_utilization,
         )
+
+    @cached_property
+    def prediction(self) -> Prediction | None:
+        """What the pair is predicted to gain in the engine that takes it; None where none does, or nobody can tell."""
+        taken = self.verdict
+        if self._predictor is None or not self.viable or taken is None:
+            return None
+        return self._predictor.predict(self.pair, taken.engine)
+
+    @cached_property
+    def schedule(self) -> tuple[tuple[int, int, int], ...]:
+        """(from, to, num_spec_tokens) by sequences at once; empty without a prediction or a number of sequences."""
+        if self._predictor is None or self.prediction is None:
+            return ()
+        return self._predictor.schedule(self.pair, self.prediction)
+
+    @property
+    def expected_speedup(self) -> float:
+        """The predicted speed-up of drafting; 1 where nobody can tell: neither a gain nor a loss."""
+        row = self.prediction.plan.drafting if self.prediction is not None else None
+        return row.speedup if row is not None else 1.0
 
     @property
     def proposal(self) -> Proposal:
@@ -78,21 +114,27 @@ class Assessment:
 class Engines:
     """The verdicts of the engines on one pair, each computed when somebody looks."""
 
-    def __init__(self, pair: Pair, engines: Sequence[Engine]) -> None:
+    def __init__(self, pair: Pair, engines: Sequence[Engine], leading: str | None = None) -> None:
         self._pair = pair
-        self._engines = engines
+        self.known = engines
+        self._leading = leading
+        self._found: dict[str, Verdict] = {}
+
+    def led_by(self, key: str) -> Engines:
+        """The same verdicts, where the engine of that key is named before all others that take the pair."""
+        led = Engines(self._pair, self.known, key)
+        led._found = self._found
+        return led
 
     @cached_property
     def all(self) -> dict[str, Verdict]:
         """Verdicts by engine key; the asked engine is judged in the version asked for."""
-        asked = self._pair.setting.engine
-        chosen = [asked if asked is not None and asked.key == engine.key else engine for engine in self._engines]
-        return {engine.key: verdict(self._pair, self._pair.relation, engine) for engine in chosen}
+        return {engine.key: self._verdict(engine) for engine in self.known}
 
     @cached_property
     def asked(self) -> Verdict | None:
         engine = self._pair.setting.engine
-        return verdict(self._pair, self._pair.relation, engine) if engine is not None else None
+        return self._verdict(engine) if engine is not None else None
 
     @cached_property
     def taken_by(self) -> Verdict | None:
@@ -101,13 +143,22 @@ class Engines:
         """
         if self._pair.setting.engine is not None:
             return self.asked if self.asked is not None and self.asked.verdict in TAKEN else None
-        usual, others = preferred(self._engines, self._pair.setting.device)
-        return self._first_of(usual) or self._first_of(others)
+        leading = [engine for engine in self.known if engine.key == self._leading]
+        usual, others = preferred(self.known, self._pair.setting.device)
+        return self._first_of(leading) or self._first_of(usual) or self._first_of(others)
+
+    def _verdict(self, engine: Engine) -> Verdict:
+        found = self._found.get(engine.key)
+        if found is None:
+            asked = self._pair.setting.engine
+            version = asked if asked is not None and asked.key == engine.key else engine
+            found = self._found[engine.key] = verdict(self._pair, self._pair.relation, version)
+        return found
 
     def _first_of(self, engines: Iterable[Engine]) -> Verdict | None:
         careful = None
         for engine in engines:
-            found = verdict(self._pair, self._pair.relation, engine)
+            found = self._verdict(engine)
             if found.verdict == "accepted":
                 return found
             if found.verdict == "care" and careful is None:
@@ -130,12 +181,17 @@ def preferred(engines: Iterable[Engine], device: Device | None) -> tuple[list[En
 
 
 def assess(
-    target: ModelProfile, proposal: Proposal, setting: Setting, catalog: Catalog, choices: RuleChoices | None = None
+    target: ModelProfile,
+    proposal: Proposal,
+    setting: Setting,
+    catalog: Catalog,
+    choices: RuleChoices | None = None,
+    predictor: Predictor | None = None,
 ) -> Assessment:
-    """Judge one pair by facts."""
+    """Judge one pair by facts, and by what `predictor` says it gains."""
     pair = Pair(target=target, proposal=proposal, setting=setting, relation=relate(target, proposal, catalog))
     findings, score, coverage = judge(pair, choices)
-    return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines))
+    return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines), predictor)
 
 
 def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relation | None:
@@ -177,38 +233,47 @@ def _stand_ins(side: Fingerprint, catalog: Catalog) -> list[Fingerprint]:
 
 
 def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
-    """Viable ones first: those whose token ids were never compared last of them; then what needs no draft, then the
-    rejected ones. Within these the facts decide.
+    """By predicted speed-up, among those that can be compared: viable ones in one engine come first, then those that
+    only another engine takes, then those whose token ids nobody compared, then what needs no draft, then the rejected.
+    Where predictions are equal, or there are none, the facts decide.
     """
-    return sorted(assessments, key=_order)
+    found = list(assessments)
+    leading = _leading_engine(found)
+    if leading is not None:
+        found = [one.led_by(leading) for one in found]
+    return sorted(found, key=lambda one: _order(one, leading))
 
 
-def _is_own_head(assessment: Assessment) -> bool:
-    """Whether it is a head trained for exactly this target, in an engine that simply accepts it."""
-    taken = assessment.verdict
-    if assessment.proposal.head is None or taken is None or taken.verdict != "accepted":
-        return False
-    return any(finding.rule == "head-target" and finding.outcome == "ok" for finding in assessment.findings)
+def _leading_engine(assessments: Iterable[Assessment]) -> str | None:
+    """The first engine, in the order in which people name them, that takes a draft; None where the user named one.
+
+    Speed-ups are over the engine's own plain decoding, so they compare within one engine only.
+    """
+    drafts = [one for one in assessments if one.viable and one.proposal.method not in DRAFT_FREE]
+    taking = {one.verdict.engine for one in drafts if one.verdict is not None and not one.ids_unknown}
+    if not taking or drafts[0].pair.setting.engine is not None:
+        return None
+    usual, others = preferred(drafts[0].engines.known, drafts[0].pair.setting.device)
+    return next((engine.key for engine in (*usual, *others) if engine.key in taking), None)
 
 
-def _order(assessment: Assessment) -> tuple[object, ...]:
-    proposal = assessment.proposal
+def _order(assessment: Assessment, leading: str | None) -> tuple[object, ...]:
+    proposal, taken = assessment.proposal, assessment.verdict
     if proposal.method in DRAFT_FREE:
-        tier = 4
-    elif not assessment.viable:
-        tier = 5
-    elif proposal.origin == "target":
-        # The target's own head was trained with it and costs one layer: nothing separate beats it on facts alone.
-        tier = 0
-    elif assessment.ids_unknown:
         tier = 3
+    elif not assessment.viable:
+        tier = 4
+    elif assessment.ids_unknown:
+        tier = 2
     else:
-        # A head reads the target's hidden states: what was trained on this very target comes before separate models.
-        tier = 1 if _is_own_head(assessment) else 2
+        tier = 0 if leading is None or (taken is not None and taken.engine == leading) else 1
     size = proposal.draft.params_read if proposal.draft is not None else None
     return (
         tier,
+        assessment.viable and assessment.budget.fits is False,
         not assessment.viable,
+        -round(assessment.expected_speedup, 2),
+        proposal.origin != "target",
         -round(assessment.score),
         -round(assessment.coverage, 2),
         size or 0,

@@ -125,6 +125,12 @@ COST_TABLE: tuple[Choice, ...] = (
         0.785,
         "exponent of the tokens of a pass: at 8 of 128 experts 8 tokens wake 36 of them, independent ones would 52",
     ),
+    Choice(
+        "latent_layer",
+        5,
+        "latent attention and shared experts: Kimi-K2's 61 layers take 16 to 18 ms in SGLang at 8 sequences "
+        "(PM0826 to PM0838), of which the roofline explains 7",
+    ),
     Choice("plain_layer", 0.5, "share of a Llama layer's kernels: about 15 against 35 without rotary, gate, RMS norm"),
     Choice("per_token", 0.0005, "seconds of scheduling and sampling per plain step"),
     Choice("per_step", 0.002, "seconds: rejection sampling and the loss of overlapped scheduling"),
@@ -144,6 +150,11 @@ PRIOR_TABLE: tuple[Choice, ...] = (
         "certain",
         1.5,
         "a draft that believes in a rate b is certain of b^1.5 of its tokens: text is mostly either plain or open",
+    ),
+    Choice(
+        "parallel_fade",
+        0.87,
+        "tokens drafted in one pass see nothing of each other: PM0624 to PM0627 accept 0.75 of 2 and 0.41 of 5",
     ),
     Choice("closest", 2.5, "e-folds of size and other model names within which a published row is near a pair"),
     Choice("unknown_relation", 1.5, "times the spread where nobody compared the tokenizers"),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from draftpick.acceptance import Step, bits_of, fitted, translates
 from draftpick.choices import COSTS, PRIORS
 from draftpick.errors import UsageError
-from draftpick.memory import draft_tensor_parallel_size, head_params
+from draftpick.memory import cache, draft_tensor_parallel_size, head_params
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import IN_PARALLEL, Device, Engine, Pair
 from draftpick.rules.engine_facts import in_version
@@ -40,6 +40,8 @@ class Load(NamedTuple):
     """Bytes of KV cache that attention reads per sequence at the given context; 0 where the shape is not known."""
     launches: float = 1.0
     """Kernels of a layer in eager mode, against those of a Llama layer."""
+    captured: float = 1.0
+    """What a layer costs to launch inside a captured graph, against a Llama layer."""
     groups: float = 1.0
     """Query heads that share one cached head."""
 
@@ -89,6 +91,8 @@ class Rates(NamedTuple):
     """How much longer moving the KV cache takes than its bytes say."""
     copies_cache: bool
     """Every pass copies the cache to grow it, and expands shared heads before attention reads them."""
+    state_copy_rate: float
+    """Bytes per second of a recurrent state that is saved and restored at every step with a draft model; 0: is not."""
     redecodes: bool
     """The draft reads the verified block again in a pass of its own."""
     seen: str = ""
@@ -182,9 +186,10 @@ def load(
         else:
             experts = 0
     launches = COSTS["plain_layer"] if model.model_type in PLAIN_LAYERS else 1.0
-    cache = kv_bytes(model, context)
+    read = kv_bytes(model, context)
     groups = (model.num_attention_heads or 1) / (model.num_key_value_heads or model.num_attention_heads or 1)
-    return Load(model.num_hidden_layers, dense, routed, experts, per_token, bits, cache, launches, groups)
+    captured = COSTS["latent_layer"] if model.latent is not None else 1.0
+    return Load(model.num_hidden_layers, dense, routed, experts, per_token, bits, read, launches, captured, groups)
 
 
 def kv_bytes(model: ModelProfile, context: int) -> float:
@@ -231,7 +236,7 @@ def rates_of(
         return float(found) if found is not None else COSTS[name]
 
     memory = calibration.get(f"memory.{kind}") or device.memory_efficiency or COSTS["memory"]
-    few = calibration.get(f"compute.{kind}") or COSTS["compute"]
+    few = calibration.get(f"compute.{key}.{kind}") or calibration.get(f"compute.{kind}") or COSTS["compute"]
     many = device.compute_efficiency or COSTS["prefill"]
     peak = device.peak_fp16 or float("inf")
     return Rates(
@@ -250,6 +255,7 @@ def rates_of(
         per_translation=number("per_translation"),
         cache_factor=number("cache_factor"),
         copies_cache=bool(facts.get("copies_cache")),
+        state_copy_rate=number("state_copy_rate") if "state_copy_rate" in facts else 0.0,
         redecodes=bool(facts.get("redecodes_draft")),
         seen=str(facts.get("seen", "")),
     )
@@ -262,12 +268,12 @@ def pass_time(load: Load, rates: Rates, positions: float, batch: int = 1) -> flo
     work = 2 * load.active * rows / rates.compute
     if load.bits < 16:
         work *= 1 + (rates.unpacking - 1) * (16 - load.bits) / 12
-    cache = load.kv_bytes * _moves(load, rates) * batch / rates.bandwidth
+    moved = load.kv_bytes * _moves(load, rates) * batch / rates.bandwidth
     # A roofline with a rounded ridge: small batches overlap arithmetic with reading in part.
     overlap = COSTS["overlap"]
     busy: float = (read**overlap + work**overlap) ** (1 / overlap)
     launched = launch_time(load, rates)
-    return (max(busy, launched) if rates.hidden else busy + launched) + cache + load.layers * rates.all_reduce
+    return (max(busy, launched) if rates.hidden else busy + launched) + moved + load.layers * rates.all_reduce
 
 
 def _moves(load: Load, rates: Rates) -> float:
@@ -280,7 +286,7 @@ def _moves(load: Load, rates: Rates) -> float:
 
 def launch_time(load: Load, rates: Rates) -> float:
     """Seconds of launches of one pass."""
-    factor = load.launches if rates.hidden else 1.0
+    factor = load.launches if rates.hidden else load.captured
     return load.layers * (rates.launch * factor + load.experts * rates.expert_launch)
 
 
@@ -330,6 +336,11 @@ def _costs(
     width = 1 + PRIORS["num_spec_tokens"] if together else 2
     first = pass_time(theirs, drafting, width, batch) + drafting.per_draft
     overhead = rates.per_step
+    state = cache(pair.target) if rates.state_copy_rate and pair.draft is not None else None
+    if state is not None and state.state:
+        copying = state.state * batch / rates.state_copy_rate
+        overhead += copying
+        notes.append(f"the target's recurrent state is saved and restored at every step: {copying * 1e3:.1f} ms")
     if rates.redecodes:
         overhead += one
     if translates(pair):

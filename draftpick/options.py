@@ -11,7 +11,7 @@ import typer
 
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
-from draftpick.pair import Setting
+from draftpick.pair import STOP_RULES, WORKLOADS, Setting
 
 
 class Format(str, Enum):
@@ -52,7 +52,7 @@ def share(option: str, low: float, high: float) -> Callable[[str], float]:
     return parse
 
 
-_WHERE, _RULES, _OUTPUT = "Where the pair runs", "Rules", "Output"
+_WHERE, _REQUESTS, _RULES, _OUTPUT = "Where the pair runs", "Requests", "Rules", "Output"
 
 Target = Annotated[str, typer.Argument(help="Hub id, local folder, GGUF file or catalogue alias.", show_default=False)]
 Draft = Annotated[str, typer.Argument(help="The draft: a model or a published head.", show_default=False)]
@@ -145,6 +145,54 @@ Utilization = Annotated[
 Memory = Annotated[
     str | None,
     typer.Option("--memory", help="Of one device, as 64GB or 60.9GiB, if not --device's own.", rich_help_panel=_WHERE),
+]
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth", help="Of one device's memory, as 1600GB/s, if not --device's own.", rich_help_panel=_WHERE
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature",
+        parser=share("--temperature", 0.0, 10.0),
+        metavar="T",
+        help="Of the requests; 0 is greedy.",
+        rich_help_panel=_REQUESTS,
+    ),
+]
+Workload = Annotated[
+    str | None,
+    typer.Option("--workload", help=f"{', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}.", rich_help_panel=_REQUESTS),
+]
+InputLength = Annotated[
+    int | None,
+    typer.Option(
+        "--input-len",
+        parser=whole("--input-len", 1, 1 << 30),
+        metavar="N",
+        help="Tokens of a prompt.",
+        rich_help_panel=_REQUESTS,
+    ),
+]
+OutputLength = Annotated[
+    int | None,
+    typer.Option(
+        "--output-len",
+        parser=whole("--output-len", 1, 1 << 30),
+        metavar="N",
+        help="Tokens of an answer.",
+        rich_help_panel=_REQUESTS,
+    ),
+]
+StopRule = Annotated[
+    str | None,
+    typer.Option(
+        "--stop-rule",
+        help="When a draft ends: fixed, heuristic or confidence, if not by the engine's own rule.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Images = Annotated[
     bool | None,
@@ -258,8 +306,10 @@ _INTEGERS = {
     "max_model_len": (1, 1 << 30),
     "max_num_seqs": (1, 1 << 20),
     "num_speculative_tokens": (1, 64),
+    "input_len": (1, 1 << 30),
+    "output_len": (1, 1 << 30),
 }
-_NUMBERS = {"gpu_memory_utilization": (0.05, 1.0)}
+_NUMBERS = {"gpu_memory_utilization": (0.05, 1.0), "temperature": (0.0, 10.0)}
 _SWITCHES = {
     "images",
     "trust_remote_code",
@@ -378,7 +428,19 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         kv_cache_dtype=values["kv_cache_dtype"],
         gpu_memory_utilization=values["gpu_memory_utilization"],
         memory=_amount(values["memory"], "--memory", "64GB or 60.9GiB"),
+        bandwidth=_rate(values["bandwidth"]),
+        temperature=values["temperature"],
+        workload=_one_of(values["workload"], "--workload", WORKLOADS),
+        input_len=values["input_len"],
+        output_len=values["output_len"],
+        stop_rule=_one_of(values["stop_rule"], "--stop-rule", STOP_RULES),
     )
+
+
+def _one_of(asked: str | None, option: str, known: tuple[str, ...]) -> str | None:
+    if asked is None or asked in known:
+        return asked
+    raise UsageError(f"{option} is {asked[:40]!r}", f"one of {', '.join(known)}")
 
 
 # Memory is labelled in powers of two, whatever the unit is called: a card of "12 GB" holds 12 GiB.
@@ -399,3 +461,19 @@ def _amount(text: str | None, option: str, example: str) -> int | None:
     if not 0 < amount < 1e18:
         raise UsageError(f"{option} is {text!r}", f"give an amount with its unit, as {example}")
     return int(amount)
+
+
+def _rate(text: str | None) -> float | None:
+    """Bytes per second from text such as 1600GB/s or 1.6TB/s; data sheets count in powers of ten. Raises UsageError."""
+    if text is None:
+        return None
+    plain = text.strip().lower().replace(" ", "").removesuffix("/s").removesuffix("ps")
+    number = plain.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = {"mb": 1e6, "gb": 1e9, "tb": 1e12, "gib": 2.0**30, "tib": 2.0**40}.get(plain[len(number) :])
+    try:
+        found = float(number) * (unit or 0)
+    except ValueError:
+        found = 0.0
+    if not 1e6 <= found < 1e18:
+        raise UsageError(f"--bandwidth is {text[:40]!r}", "give a rate with its unit, as 1600GB/s or 1.6TB/s")
+    return found

@@ -9,6 +9,11 @@ DRAFT_FREE = frozenset({"ngram", "suffix"})
 IN_PARALLEL = frozenset({"pard", "medusa", "dflash"})
 """Methods that draft all tokens of a step in one pass."""
 
+WORKLOADS = ("chat", "code", "math", "summarization", "translation", "extraction")
+"""What requests are about, as far as published measurements tell them apart."""
+STOP_RULES = ("fixed", "heuristic", "confidence")
+"""When a draft ends: after so many tokens, after a number that follows the hits, or where the draft is unsure."""
+
 
 class Device(NamedTuple):
     """A row of catalog/devices.toml."""
@@ -112,6 +117,8 @@ class Setting(NamedTuple):
     """Bytes of one device, instead of what the catalogue says."""
     bandwidth: float | None = None
     """Bytes per second of one device, instead of what the catalogue says."""
+    stop_rule: str | None = None
+    """fixed, heuristic or confidence: when a draft ends, instead of the engine's own rule."""
     workload: str | None = None
     """What requests are about: chat, code, math, summarization, translation or extraction."""
     input_len: int | None = None

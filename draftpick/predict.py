@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from draftpick.acceptance import Acceptance, Drafting, Step, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
-from draftpick.choices import COSTS, REFERENCE_DEVICE, REFERENCE_DEVICES
+from draftpick.choices import COSTS, MEMORY, PRIORS, REFERENCE_DEVICE, REFERENCE_DEVICES
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
-from draftpick.memory import budget
+from draftpick.memory import budget, device_memory, weight_bytes
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import Device, Engine, Pair, Proposal, Setting
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules.engine import most_tokens
 from draftpick.speedup import DEFAULT_MOST_TOKENS, Interval, KRow, Plan, choose, schedule_by
 
@@ -63,14 +63,16 @@ class Predictor:
 
     def predict(self, pair: Pair, engine: str) -> Prediction | None:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
+        if pair.method in DRAFT_FREE and self._setting.workload is None:
+            return None  # what it gains is up to the texts alone
         place = self._place(engine)
         placed = self._placed(pair, place)
         expected = prior(placed, self._setting.workload)
         parts = self._costs(placed, place, place.batch)
         if expected is None or parts is None:
             return None
-        asked = self._setting.num_spec_tokens
-        reach = asked if asked is not None else _reach(placed, place.engine, expected)
+        asked = _given_length(placed)
+        reach = max(asked or 0, _reach(placed, place.engine, expected))
         rows = tuple(self._row(placed, parts, expected, k) for k in range(reach + 1))
         k = asked if asked is not None else choose([row.speedup for row in rows])
         row = rows[k]
@@ -88,9 +90,7 @@ class Predictor:
         def k_at(batch: int) -> int:
             parts = self._costs(placed, found.place, batch)
             assert parts is not None, "known at another batch size"
-            return choose(
-                [self._row(placed, parts, found.acceptance, k).speedup for k in range(len(found.plan.by_k))]
-            )
+            return choose([self._row(placed, parts, found.acceptance, k).speedup for k in range(len(found.plan.by_k))])
 
         return schedule_by(k_at, most)
 
@@ -112,14 +112,21 @@ class Predictor:
             setting._replace(engine=engine, device=device, max_model_len=None, max_num_seqs=None),
         )
         held = budget(alone, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
-        if held.fits is False and held.min_tensor_parallel_size is not None:
-            devices = max(devices, held.min_tensor_parallel_size)
+        if not held.fits:
+            devices = max(devices, held.min_tensor_parallel_size or self._by_weights(device, engine, setting))
         return Place(engine, device, setting.device is None, devices, setting.max_num_seqs or 1)
 
+    def _by_weights(self, device: Device, engine: Engine, setting: Setting) -> int:
+        """The power of two of devices that holds the weights, for caches whose shape nobody knows."""
+        weights = weight_bytes(self._target, quantization=setting.quantization, engine=engine.key)
+        room = (setting.memory or device_memory(device) or 0) * MEMORY["utilization"]
+        devices = 1
+        while weights is not None and room and weights > room * devices and devices < MEMORY["max-devices"]:
+            devices *= 2
+        return devices
+
     def _placed(self, pair: Pair, place: Place) -> Pair:
-        setting = pair.setting._replace(
-            engine=place.engine, device=place.device, tensor_parallel_size=place.devices
-        )
+        setting = pair.setting._replace(engine=place.engine, device=place.device, tensor_parallel_size=place.devices)
         return pair._replace(setting=setting)
 
     def _costs(self, placed: Pair, place: Place, batch: int) -> Costs | None:
@@ -135,7 +142,7 @@ class Predictor:
     def _row(self, placed: Pair, parts: Costs, expected: Acceptance, k: int) -> KRow:
         if k == 0:
             return KRow(0, 1.0, 1.0, 1.0, 1.0)
-        drafting = drafting_of(placed.setting.engine, k) if placed.draft is not None else Drafting(k)
+        drafting = _drafting(placed, k)
         heat = placed.setting.temperature or 0.0
 
         def gain(rate: float) -> tuple[Step, float]:
@@ -159,17 +166,32 @@ class Predictor:
         return EndToEnd(without / total, total, without)
 
 
+def _drafting(placed: Pair, k: int) -> Drafting:
+    """How far and how the method drafts; stop rules are for models that draft token by token."""
+    if placed.draft is None:
+        return Drafting(k)
+    if placed.method in IN_PARALLEL:
+        return Drafting(k, fade=PRIORS["parallel_fade"])
+    return drafting_of(placed.setting.engine, k, placed.setting.stop_rule)
+
+
+def _given_length(placed: Pair) -> int | None:
+    """The number of tokens asked for, or where a heuristic starts, which then finds its own; None: to be chosen."""
+    setting = placed.setting
+    if setting.num_spec_tokens is not None or placed.draft is None:
+        return setting.num_spec_tokens
+    usual = drafting_of(setting.engine, None, setting.stop_rule)
+    return usual.num_spec_tokens if usual.stop == "heuristic" else None
+
+
 def _reach(placed: Pair, engine: Engine, expected: Acceptance) -> int:
     """The largest k worth looking at: what the engine takes, and for a head what it was trained or published for."""
-    reach = min(DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1)
-    head, proposal = placed.proposal.head, placed.proposal
-    trained = placed.target.num_nextn_predict_layers if proposal.origin == "target" else None
-    if head is not None:
-        trained = head.num_spec_tokens
-    for limit in (most_tokens(engine, placed.method), trained or expected.drafted):
-        if limit is not None:
-            reach = min(reach, limit)
-    return max(reach, 1)
+    head = placed.proposal.head
+    trained = head.num_spec_tokens if head is not None else None
+    if placed.method == "mtp":
+        trained = placed.target.num_nextn_predict_layers or trained
+    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), trained or expected.drafted)
+    return max(min(limit for limit in limits if limit is not None), 1)
 
 
 def _context(setting: Setting) -> int | None:

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from draftpick import catalog
 from draftpick.acceptance import (
+    ESTRANGED,
     Drafting,
     drafting_of,
+    estrangement,
     expected_step,
-    features,
     fitted,
-    kin,
+    met_rate,
     prior,
     rate_for,
 )
 from draftpick.assess import relate
 from draftpick.errors import UsageError
-from draftpick.models.profile import Lineage, ModelProfile
 from draftpick.pair import Pair, Proposal, Setting
 
 KNOWN = catalog.load()
@@ -79,30 +79,51 @@ def test_coarse_quantisation_of_the_draft_costs_acceptance_and_fine_hardly() -> 
 @pytest.mark.parametrize(
     ("target", "draft", "expected"),
     [
-        pytest.param(TARGET, DRAFT, set(), id="same family"),
+        pytest.param("Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", set(), id="same family"),
         pytest.param(
-            "meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-0.5B-Instruct", {"other tokenizer", "other lineage"}, id="neither"
+            "meta-llama/Llama-3.1-8B",
+            "Qwen/Qwen2.5-0.5B-Instruct",
+            {"other tokenizer", "other origin", "other tuning"},
+            id="nothing in common",
         ),
-        pytest.param("lmsys/vicuna-7b-v1.3", "double7/vicuna-68m", set(), id="tuned on the same answers"),
-        pytest.param("meta-llama/Llama-2-7b-hf", "TinyLlama/TinyLlama_v1.1", {"other lineage"}, id="same ids only"),
         pytest.param(
-            "deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "meta-llama/Llama-3.1-8B", {"changed target"}, id="tuned since"
+            "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B-Base", {"other tuning", "other thinking mode"}, id="a base draft"
+        ),
+        pytest.param(
+            "Qwen/Qwen3-32B",
+            "Qwen/Qwen2.5-0.5B-Instruct",
+            {"other generation", "other thinking mode"},
+            id="an older one",
+        ),
+        pytest.param(TARGET, "Qwen/Qwen2.5-Coder-7B-Instruct", {"other subject", "other origin"}, id="a coder"),
+        pytest.param("lmsys/vicuna-7b-v1.3", "double7/vicuna-68m", set(), id="tuned on the same answers"),
+        pytest.param("meta-llama/Llama-2-7b-hf", "TinyLlama/TinyLlama_v1.1", {"other origin"}, id="same ids only"),
+        pytest.param(
+            "deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
+            "meta-llama/Llama-3.1-8B",
+            {"other origin", "other tuning", "other thinking mode", "changed target"},
+            id="tuned since",
         ),
     ],
 )
-def test_how_a_draft_is_related(target: str, draft: str, expected: set[str]) -> None:
-    found = features(pair_of(target, draft))
-    assert found is not None
-    assert {"other tokenizer", "other lineage", "changed target"} & found.keys() == expected
+def test_what_parts_a_draft_from_its_target(target: str, draft: str, expected: set[str]) -> None:
+    assert {name for name, far in estrangement(pair_of(target, draft)).items() if far > 0.15} == expected
 
 
-def test_a_draft_made_for_its_target_is_of_its_kind() -> None:
-    target = ModelProfile("a/big", "given", family="A")
-    assert kin(target, ModelProfile("b/small", "given", family="B", made_for=("a/big",))) == "same"
-    pruned = Lineage(base_model="a/big", relation="pruned")
-    assert kin(target, ModelProfile("b/small", "given", family="B", lineage=pruned)) == "same"
-    assert kin(target, ModelProfile("b/small", "given", family="B")) == "other"
-    assert kin(target, ModelProfile("b/small", "given")) == "unknown"
+@given(own=RATES, far=st.dictionaries(st.sampled_from(sorted(ESTRANGED)), st.floats(0, 1)))
+def test_a_parted_draft_meets_less_and_never_less_than_what_anybody_guesses(own: float, far: dict[str, float]) -> None:
+    coefficients = fitted()["rate"]
+    met = met_rate(own, far, coefficients)
+    assert min(own, coefficients["easy"]) <= met <= own
+    assert met_rate(own, {}, coefficients) == pytest.approx(own)
+
+
+def test_a_draft_made_for_its_target_is_expected_to_meet_more() -> None:
+    target = KNOWN.profile("Qwen/Qwen3-32B")
+    draft = KNOWN.profile("Qwen/Qwen3-0.6B")
+    plain = pair_of("Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B")
+    made = plain._replace(proposal=Proposal("draft_model", "given", draft._replace(made_for=(target.id,))))
+    assert rate(made) > rate(plain)
 
 
 def test_a_model_of_unknown_size_gets_no_number() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from draftpick.advice import FACTS_ONLY, Advice, check, num_spec_tokens, recommend, why, why_not
+from draftpick.advice import Advice, check, recommend, why
 from draftpick.assess import assess
 from draftpick.catalog import load
 from draftpick.choices import RuleChoices
+from draftpick.decision import num_spec_tokens, why_not
 from draftpick.errors import NotResolvable
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Proposal, Setting
@@ -40,11 +41,13 @@ def checked(target: str, draft: str, engine: str | None = None, choices: RuleCho
 
 def test_the_decision_is_the_best_viable_draft() -> None:
     advice = advised(TARGET, "vllm-ascend")
-    best, decision = advice.viable[0].proposal, advice.decision
-    assert (decision.action, decision.draft, decision.method) == ("speculate", best.id, "draft_model")
-    assert decision.sentence.startswith(f"Put {best.id} in front of {TARGET} as draft model in vllm-ascend")
-    assert FACTS_ONLY in decision.sentence
-    assert (decision.evidence, decision.num_spec_tokens) == ("rule", None), "nothing is predicted yet"
+    best, decision = advice.viable[0], advice.decision
+    assert (decision.action, decision.draft, decision.method) == ("speculate", best.proposal.id, "draft_model")
+    assert decision.sentence.startswith(f"Put {best.proposal.id} in front of {TARGET} as draft model in vllm-ascend")
+    assert best.prediction is not None
+    assert (decision.evidence, decision.num_spec_tokens) == ("roofline", best.prediction.plan.num_spec_tokens)
+    assert "predicted, nothing was measured" in decision.sentence
+    assert "assumed, as no device was named" in decision.sentence
 
 
 def test_an_engine_is_named_where_none_was_asked_for() -> None:

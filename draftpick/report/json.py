@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from draftpick import __version__
-from draftpick.advice import Advice, num_spec_tokens, why
+from draftpick.advice import Advice, why
 from draftpick.assess import Assessment
+from draftpick.decision import num_spec_tokens
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Setting
@@ -36,7 +37,7 @@ def document(advice: Advice) -> dict[str, Any]:
             "method": decision.method,
             "draft": decision.draft,
             "num_spec_tokens": decision.num_spec_tokens,
-            "speedup": None,
+            "speedup": decision.speedup._asdict() if decision.speedup is not None else None,
             "evidence": decision.evidence,
             "sentence": decision.sentence,
         },
@@ -70,19 +71,56 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
             }
             for finding in found.findings
         ],
-        "acceptance": None,
-        "cost": None,
-        "plan": {
-            "num_spec_tokens": num_spec_tokens(found),
-            "mean_acceptance_length": None,
-            "speedup": None,
-            "by_k": None,
-            "schedule": None,
-        },
+        **_prediction(found),
         "memory": _memory(found),
         "engines": {
             key: {"verdict": found_there.verdict, "version": found_there.version, "reasons": list(found_there.reasons)}
             for key, found_there in found.engines.all.items()
+        },
+    }
+
+
+def _prediction(found: Assessment) -> dict[str, Any]:
+    """What is predicted; null where nobody can tell."""
+    said = found.prediction
+    row = said.plan.drafting if said is not None else None
+    if said is None or row is None:
+        plan = dict.fromkeys(("mean_acceptance_length", "speedup", "by_k", "schedule"))
+        return {"acceptance": None, "cost": None, "plan": {"num_spec_tokens": num_spec_tokens(found), **plan}}
+    rate, parts, place = said.acceptance, said.costs, said.place
+    whole = said.end_to_end
+    return {
+        "acceptance": {
+            "rate": rate.rate,
+            "low": rate.low,
+            "high": rate.high,
+            "level": rate.level,
+            "source": rate.source,
+            "rests_on": list(rate.rests_on),
+        },
+        "cost": {
+            "c": parts.c,
+            "target_ms": parts.target * 1e3,
+            "draft_ms": parts.draft * 1e3,
+            "verify_ms": [time * 1e3 for time in parts.verify],
+            "overhead_ms": parts.overhead * 1e3,
+            "ttft_overhead_ms": parts.ttft_overhead * 1e3 if parts.ttft_overhead is not None else None,
+            "source": parts.source,
+            "launch_bound": parts.launch_bound,
+            "notes": list(parts.notes),
+            "engine": place.engine.key,
+            "device": place.device.key,
+            "device_assumed": place.assumed,
+            "tensor_parallel_size": place.devices,
+            "num_seqs": place.batch,
+        },
+        "plan": {
+            "num_spec_tokens": said.plan.num_spec_tokens,
+            "mean_acceptance_length": row.mean_acceptance_length,
+            "speedup": {"value": row.speedup, "low": row.low, "high": row.high, "level": rate.level},
+            "by_k": [one._asdict() for one in said.plan.by_k],
+            "schedule": [list(part) for part in found.schedule],
+            "end_to_end": whole._asdict() if whole is not None else None,
         },
     }
 
@@ -177,5 +215,8 @@ def _workload(setting: Setting) -> dict[str, Any]:
         "max_num_seqs": setting.max_num_seqs,
         "num_spec_tokens": setting.num_spec_tokens,
         "temperature": setting.temperature,
+        "kind": setting.workload,
+        "input_len": setting.input_len,
+        "output_len": setting.output_len,
         "images": setting.images,
     }

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from draftpick import __version__
-from draftpick.advice import Advice, num_spec_tokens, why, why_not
+from draftpick.advice import Advice, why
 from draftpick.assess import Assessment
-from draftpick.report.text import memory, printable, ratio, size_of, summary
+from draftpick.decision import num_spec_tokens, why_not
+from draftpick.report.text import (
+    acceptance,
+    by_k,
+    draft_cost,
+    gain,
+    memory,
+    predicted,
+    printable,
+    ratio,
+    size_of,
+    summary,
+)
 
 # What Markdown acts on inside a table cell; a backslash before it shows it as it is.
 _MARKS = {ord(mark): f"\\{mark}" for mark in "\\`*_[]|#~"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
@@ -35,12 +47,24 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
     if not everything:
         shown = [*advice.viable[:9], *shown[len(advice.viable) :]]
     yield from _table(
-        ("#", "draft", "method", "size", "ratio", "k", "score", "engine", "what matters most"),
-        ((str(place), *_row(advice, found)) for place, found in enumerate(shown, start=1)),
+        (
+            "#",
+            "draft",
+            "method",
+            "size",
+            "ratio",
+            "speed-up (80 %)",
+            "k",
+            "accept",
+            "cost",
+            "score",
+            "engine",
+            "what matters most",
+        ),
+        ((str(place), *_row(found)) for place, found in enumerate(shown, start=1)),
     )
-    for line in (line for found in advice.viable[:1] for line in memory(found)):
-        yield cell(line)
-        yield ""
+    for found in advice.viable[:1]:
+        yield from _best(found)
     if len(advice.viable) > 9 and not everything:
         yield f"{len(advice.viable) - 9} more fit less well."
         yield ""
@@ -65,23 +89,38 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
             yield from _findings(found)
 
 
-def _row(advice: Advice, found: Assessment) -> tuple[str, ...]:
+def _row(found: Assessment) -> tuple[str, ...]:
     verdict = found.verdict
+    row = found.prediction.plan.drafting if found.prediction is not None else None
     return (
         _name(found),
         found.proposal.method,
         size_of(found.proposal),
-        ratio(advice.target, found.proposal),
+        ratio(found.pair),
+        gain(row) if row is not None else "-",
         str(num_spec_tokens(found) or "-"),
+        acceptance(found),
+        draft_cost(found),
         f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
         f"{verdict.engine}: {verdict.verdict}" if verdict else "-",
         why(found),
     )
 
 
-def _pair(found: Assessment) -> Iterable[str]:
-    for line in (summary(found), *memory(found)):
+def _best(found: Assessment) -> Iterable[str]:
+    """What is known of one draft beyond its row."""
+    for line in (*(line for line, _ in predicted(found)), *memory(found)):
         yield cell(line)
+        yield ""
+
+
+def _pair(found: Assessment) -> Iterable[str]:
+    yield cell(summary(found))
+    yield ""
+    yield from _best(found)
+    if found.prediction is not None:
+        yield from _table(("k", "tokens per step", "speed-up (80 %)"), by_k(found))
+        yield cell(f"Acceptance: {found.prediction.acceptance.source}")
         yield ""
     yield from _findings(found)
     yield from _table(
@@ -125,5 +164,5 @@ def _footer(advice: Advice) -> str:
     device = f", device {advice.setting.device.key}" if advice.setting.device else ""
     return cell(
         f"draftpick {__version__}, catalogue of {advice.catalog_date}{engine}{device}; "
-        "judged by facts, nothing was run."
+        "judged by facts and predictions, nothing was run."
     )

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from draftpick.advice import Advice, num_spec_tokens, why, why_not
+from draftpick.advice import Advice, why
 from draftpick.assess import TAKEN, Assessment
+from draftpick.decision import num_spec_tokens, why_not
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
-from draftpick.report.text import memory, printable, ratio, size_of, summary
+from draftpick.report.text import (
+    acceptance,
+    by_k,
+    draft_cost,
+    gain,
+    memory,
+    predicted,
+    printable,
+    ratio,
+    size_of,
+    summary,
+)
 
 STYLES = {
     "ok": "green",
@@ -48,7 +60,7 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
         yield _candidates_table(advice, shown, stacked=width is not None and width < WIDE)
     if len(viable) < len(advice.viable):
         yield Line(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
-    yield from (Line(line, style="dim") for found in advice.viable[:1] for line in memory(found))
+    yield from _best(advice.viable[:1])
     groups = _by_reason(sorted(advice.rejected, key=_looks_right))
     listed = groups if everything else groups[:REASONS_SHOWN]
     if listed:
@@ -67,28 +79,47 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
             yield _findings_table(found)
 
 
+def _best(found: Sequence[Assessment]) -> Iterable[Line]:
+    """What is known of the first draft beyond its row."""
+    for best in found:
+        if best.prediction is not None or memory(best):
+            yield Line("")
+        yield from (Line(line, style="yellow" if warning else "") for line, warning in predicted(best))
+        yield from (Line(line, style="dim") for line in memory(best))
+
+
 def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: bool) -> Grid:
-    """One row a candidate; on a narrow screen the reason stands below the name."""
-    with_k = any(num_spec_tokens(found) for found in shown)
-    header = ["#", "draft", "size", "ratio", *(["k"] if with_k else []), "score"]
-    header += ["verdict" if advice.setting.engine else "engine", *([] if stacked else ["what matters most"])]
+    """One row a candidate; on a narrow screen the reason stands below the name, and sizes are left out."""
+    predicted = any(found.prediction is not None for found in shown)
+    columns: list[tuple[str, Callable[[Assessment], Cell | str]]] = []
+    if not (predicted and stacked):
+        columns += [("size", lambda found: size_of(found.proposal)), ("ratio", lambda found: ratio(found.pair))]
+    if predicted:
+        columns.append(("speed-up (80 %)", _gain_cell))
+    if any(num_spec_tokens(found) for found in shown):
+        columns.append(("k", lambda found: str(num_spec_tokens(found) or "-")))
+    if predicted:
+        columns += [("accept", acceptance), ("cost", draft_cost)]
+    columns.append(
+        ("score", lambda found: f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-")
+    )
     rows: list[Row] = []
     for place, found in enumerate(shown, start=1):
         name, reason = printable(_name(found)), printable(why(found))
-        rows.append(
-            [
-                str(place),
-                Cell(name, below=reason) if stacked else name,
-                size_of(found.proposal),
-                ratio(advice.target, found.proposal),
-                *([str(num_spec_tokens(found) or "-")] if with_k else []),
-                f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
-                _verdict_cell(advice, found),
-                *([] if stacked else [reason]),
-            ]
-        )
-    numbers = frozenset({0, *range(2, 6 if with_k else 5)})
+        cells = [cell(found) for _, cell in columns]
+        rest: list[Cell | str] = [_verdict_cell(advice, found), *([] if stacked else [reason])]
+        rows.append([str(place), Cell(name, below=reason) if stacked else name, *cells, *rest])
+    header = ["#", "draft", *(name for name, _ in columns), "verdict" if advice.setting.engine else "engine"]
+    header += [] if stacked else ["what matters most"]
+    numbers = frozenset({0, *range(2, 2 + len(columns))})
     return Grid(header, rows, right=numbers, wraps=frozenset({1} if stacked else {len(header) - 1}))
+
+
+def _gain_cell(found: Assessment) -> Cell:
+    row = found.prediction.plan.drafting if found.prediction is not None else None
+    if row is None:
+        return Cell("-")
+    return Cell(gain(row), style="green" if row.speedup > 1 else "red")
 
 
 def _verdict_cell(advice: Advice, found: Assessment) -> Cell:
@@ -132,7 +163,11 @@ _TAKEN_WORDS = {"accepted": "accepted by", "care": "with care by"}
 
 def _pair(found: Assessment) -> Iterable[Line | Grid]:
     yield Line(summary(found), style="dim")
-    yield from (Line(line, style="dim") for line in memory(found))
+    yield from _best([found])
+    if found.prediction is not None:
+        yield Line("")
+        rows: list[Row] = list(by_k(found))
+        yield Grid(("k", "tokens per step", "speed-up (80 %)"), rows, right=frozenset({0, 1, 2}))
     yield Line("")
     yield _findings_table(found)
     yield Line("")

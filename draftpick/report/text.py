@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from draftpick.assess import Assessment
-from draftpick.models.profile import ModelProfile
-from draftpick.pair import Proposal
+from draftpick.pair import Pair, Proposal
+from draftpick.speedup import KRow
 
 # What a terminal or a browser acts on instead of showing: control characters, marks of direction, what has no width.
 _UNSHOWN = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
@@ -47,9 +47,9 @@ def size_of(proposal: Proposal) -> str:
     return count(proposal.head.params) if proposal.head is not None else "-"
 
 
-def ratio(target: ModelProfile, proposal: Proposal) -> str:
+def ratio(pair: Pair) -> str:
     """How many times more parameters the target reads per token than the draft."""
-    draft = proposal.draft
+    target, draft = pair.target, pair.draft
     if draft is None or not draft.params_read or not target.params_read:
         return "-" if draft is None else "?"
     times = target.params_read / draft.params_read
@@ -62,6 +62,63 @@ def summary(found: Assessment) -> str:
     if found.rejections:
         return f"Rejected by {', '.join(finding.rule for finding in found.rejections)}; {judged}."
     return f"Score {found.score:.0f} of 100; {judged}."
+
+
+def gain(row: KRow) -> str:
+    """A speed-up with its interval."""
+    return f"{row.speedup:.2f}× ({row.low:.1f}–{row.high:.1f})"
+
+
+def acceptance(found: Assessment) -> str:
+    """The acceptance rate that is expected."""
+    return f"{found.prediction.acceptance.rate:.2f}" if found.prediction is not None else "-"
+
+
+def draft_cost(found: Assessment) -> str:
+    """What a drafted token costs, in plain tokens of the target."""
+    return f"{found.prediction.costs.c:.2f}" if found.prediction is not None else "-"
+
+
+def predicted(found: Assessment) -> list[tuple[str, bool]]:
+    """What is predicted of a pair, in lines, and for each whether it is a warning."""
+    said = found.prediction
+    row = said.plan.drafting if said is not None else None
+    if said is None or row is None:
+        return []
+    rate, parts = said.acceptance, said.costs
+    lines = [
+        f"Predicted with {printable(found.proposal.label)}: acceptance rate {rate.rate:.2f} ({rate.low:.2f} to "
+        f"{rate.high:.2f}), {row.mean_acceptance_length:.2f} tokens per step at k = {row.k}; a plain token takes "
+        f"{milliseconds(parts.target)}, a drafted one {parts.c:.2f} of it."
+    ]
+    if parts.ttft_overhead:
+        lines.append(f"The draft's own prompt adds {milliseconds(parts.ttft_overhead)} to the time to the first token.")
+    if said.end_to_end is not None and said.plan.num_spec_tokens:
+        whole = said.end_to_end
+        lines.append(
+            f"A whole request takes {whole.total:.2f} s instead of {whole.total_without:.2f} s: {whole.speedup:.2f}×."
+        )
+    if found.schedule:
+        lines.append(f"num_spec_tokens by sequences at once: {schedule(found)}.")
+    return [(line, False) for line in lines] + [(f"{note[:1].upper()}{note[1:]}.", True) for note in parts.notes]
+
+
+def schedule(found: Assessment) -> str:
+    """Sequences at once → k, as `1 to 4: 3, 5 to 16: 2`; 0 is not to draft."""
+    return ", ".join(f"{low} to {high}: {k}" if low < high else f"{low}: {k}" for low, high, k in found.schedule)
+
+
+def by_k(found: Assessment) -> list[tuple[str, ...]]:
+    """The rows of a table over k."""
+    plan = found.prediction.plan if found.prediction is not None else None
+    rows = plan.by_k if plan is not None else ()
+    return [(str(row.k), f"{row.mean_acceptance_length:.2f}", gain(row) if row.k else "1.00× (plain)") for row in rows]
+
+
+def milliseconds(seconds: float) -> str:
+    """A time with two digits that matter."""
+    value = seconds * 1e3
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.2g} ms"
 
 
 def memory(found: Assessment) -> list[str]:

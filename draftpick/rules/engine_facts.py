@@ -459,6 +459,7 @@ _STEP_NUMBERS = frozenset(
         "launch_per_expert",
         "default_num_spec_tokens",
         "stop_threshold",
+        "state_copy_rate",
     }
 )
 _STEP_OTHERS = frozenset(

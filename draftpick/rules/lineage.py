@@ -64,10 +64,20 @@ def lineage(pair: Pair) -> Outcome:
         message = f"One stock, trained on for a subject: {_origin(target)} and {_origin(draft)}."
         return ok(message, 0.85, certain=False, kind="stock", **evidence)
     if draft.variant == "draft":
-        trained = 0.95 if target.id in draft.made_for else 0.7  # trained on this target's answers: see made-for
-        return ok(f"The draft is {_origin(draft)}, published to draft.", trained, kind="draft", **evidence)
+        return _published_to_draft(target, draft, evidence)
     message = f"Other pre-training: the target is {_origin(target)}, the draft {_origin(draft)}."
     return warn(message, 0.35, kind="other family", **evidence)
+
+
+def _published_to_draft(target: ModelProfile, draft: ModelProfile, evidence: Evidence) -> Outcome:
+    if target.id in draft.made_for:  # trained on this target's answers: see made-for
+        return ok(f"The draft is {_origin(draft)}, published to draft.", 0.95, kind="draft", **evidence)
+    (family, generation), (stock, stock_generation) = _stock(target), _stock(draft)
+    if family == stock and generation is not None and stock_generation is not None and generation != stock_generation:
+        apart = _generations_apart(generation, stock_generation)
+        message = f"The draft was published to draft for others of {_said(stock, stock_generation)}."
+        return warn(message, max(0.65 - 0.05 * apart, 0.4), kind="other generation", apart=apart, **evidence)
+    return ok(f"The draft is {_origin(draft)}, published to draft.", 0.7, kind="draft", **evidence)
 
 
 def _stock(model: ModelProfile) -> tuple[str | None, str | None]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from draftpick import __version__
-from draftpick.advice import Advice, decide
+from draftpick.acceptance import Acceptance
+from draftpick.advice import Advice
 from draftpick.assess import Assessment, Engines, rank
+from draftpick.cost import Costs
+from draftpick.decision import decide
 from draftpick.models.profile import Lineage, ModelProfile
 from draftpick.models.tokenizer import Difference, Fingerprint, Relation
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
+from draftpick.predict import Place, Prediction
 from draftpick.rules import Finding
+from draftpick.speedup import Interval, KRow, Plan
 
 DOCUMENTS = Path(__file__).parent / "documents"
 
@@ -76,6 +81,38 @@ CAREFUL = (
 WRONG = (finding("tokenizer-identity", "reject", "The vocabularies differ: id 7 is 'a' here and '|' there.", 10, 0),)
 
 
+PLACE = Place(STRICT, NPU, assumed=False, devices=4, batch=8)
+RATE = Acceptance(0.7, 0.55, 0.82, source="A line through 9 published rows.", rests_on=("PM1", "PM2"), own_rate=0.75)
+PARTS = Costs(
+    target=0.04,
+    draft_first=0.011,
+    draft=0.01,
+    verify=(0.04, 0.041, 0.043),
+    overhead=0.002,
+    ttft_overhead=0.03,
+    c=0.25,
+    notes=("a drafted token is launch-bound",),
+    launch_bound=True,
+)
+
+
+class Told:
+    """Says of every pair that it gains `speedup`."""
+
+    def __init__(self, speedup: float) -> None:
+        row = KRow(2, 2.19, speedup, speedup * 0.7, speedup * 1.4)
+        rows = (KRow(0, 1.0, 1.0, 1.0, 1.0), KRow(1, 1.7, 1 + (speedup - 1) / 2, 0.8, 1.6), row)
+        k = 2 if speedup > 1 else 0
+        gain = Interval(rows[k].speedup, rows[k].low, rows[k].high, 0.8)
+        self.told = Prediction(PLACE, RATE, PARTS, Plan(k, rows[k].mean_acceptance_length, gain, rows))
+
+    def predict(self, pair: Pair, engine: str) -> Prediction:
+        return self.told
+
+    def schedule(self, pair: Pair, found: Prediction) -> tuple[tuple[int, int, int], ...]:
+        return ((1, 4, 2), (5, 8, found.plan.num_spec_tokens and 1))
+
+
 def candidate(
     proposal: Proposal,
     findings: Sequence[Finding] = FITS,
@@ -83,9 +120,11 @@ def candidate(
     score: float = 97.04,
     setting: Setting | None = None,
     target: ModelProfile = TARGET,
+    speedup: float | None = None,
 ) -> Assessment:
     pair = Pair(target, proposal, setting or Setting(), relation if proposal.draft is not None else None)
-    return Assessment(pair, findings, score, 0.874, Engines(pair, (STRICT, LOOSE)))
+    predictor: Any = Told(speedup) if speedup is not None else None
+    return Assessment(pair, findings, score, 0.874, Engines(pair, (STRICT, LOOSE)), predictor)
 
 
 def drafted(name: str, billions: float, **changes: Any) -> Proposal:
@@ -120,8 +159,8 @@ def recommended(engine: Engine | None = STRICT) -> Advice:
     """A ranking with one of everything."""
     setting = Setting(engine=engine, device=NPU, tensor_parallel_size=4, max_model_len=8192)
     found = [
-        candidate(drafted("maker/Toy-2-7B-Instruct", 7), setting=setting),
-        candidate(drafted("maker/Toy-2-35B-Instruct", 35), CAREFUL, score=71.5, setting=setting),
+        candidate(drafted("maker/Toy-2-7B-Instruct", 7), setting=setting, speedup=1.62),
+        candidate(drafted("maker/Toy-2-35B-Instruct", 35), CAREFUL, score=71.5, setting=setting, speedup=0.81),
         candidate(Proposal("eagle3", "catalogue", head=HEAD, via="maker/Toy-2-70B"), score=90, setting=setting),
         candidate(Proposal("ngram", "always"), (), score=0, setting=setting),
         candidate(Proposal("suffix", "always"), (), score=0, setting=setting),
@@ -137,6 +176,22 @@ def checked() -> Advice:
     setting = Setting(engine=STRICT)
     pair = candidate(drafted("maker/Toy-3-7B", 7), (*WRONG, *CAREFUL[1:], *FITS[1:]), OTHER, 40, setting)
     return answer(pair, command="check", setting=setting)
+
+
+def paired(speedup: float) -> Advice:
+    """One pair that fits, and what it is told to gain."""
+    setting = Setting(engine=STRICT, device=NPU, tensor_parallel_size=4, max_num_seqs=8)
+    found = candidate(drafted("maker/Toy-2-7B-Instruct", 7), setting=setting, speedup=speedup)
+    return answer(found, command="check", setting=setting)
+
+
+DOCUMENTED: dict[str, Callable[[], Advice]] = {
+    "recommend": recommended,
+    "check": checked,
+    "check-gains": lambda: paired(1.62),
+    "check-loses": lambda: paired(0.81),
+}
+"""Answers that are kept as whole documents."""
 
 
 def compare_document(name: str, text: str) -> None:

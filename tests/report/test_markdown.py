@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from answers import FITS, HEAD, TARGET, answer, candidate, checked, compare_document, drafted, recommended
+from answers import DOCUMENTED, FITS, HEAD, TARGET, answer, candidate, checked, compare_document, drafted, recommended
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -37,10 +37,10 @@ def well_formed(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", ["recommend", "recommend-explained", "check"])
+@pytest.mark.parametrize("name", ["recommend-explained", *DOCUMENTED])
 def test_the_whole_document(name: str) -> None:
     explained = name.endswith("explained")
-    advice = checked() if name == "check" else recommended()
+    advice = DOCUMENTED[name.removesuffix("-explained")]()
     compare_document(f"{name}.md", render(advice, explain=explained, everything=explained))
 
 

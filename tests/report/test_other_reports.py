@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from draftpick.catalog import Catalog, load
 from draftpick.choices import WEIGHTS, choices_of
 from draftpick.errors import UsageError
-from draftpick.pair import Proposal
+from draftpick.pair import Pair, Proposal, Setting
 from draftpick.report.catalog import listing, one_record, validation
 from draftpick.report.rules import all_rules, one_rule
 from draftpick.report.text import count, printable, ratio, size_of
@@ -62,10 +62,13 @@ def test_sizes_and_ratios() -> None:
     assert size_of(drafted("a/b", 7)) == "7.0B"
     assert size_of(Proposal("eagle3", "catalogue", head=HEAD)) == "0.90B"
     assert size_of(Proposal("ngram", "always")) == "-"
-    assert ratio(TARGET, drafted("a/b", 7)) == "10×"
-    assert ratio(TARGET, drafted("a/b", 35)) == "2.0×"
-    assert ratio(TARGET, Proposal("ngram", "always")) == "-"
-    assert ratio(TARGET, Proposal("draft_model", "given", draft=model("a/b", 1, params_total=None))) == "?"
+    for proposal, shown in (
+        (drafted("a/b", 7), "10×"),
+        (drafted("a/b", 35), "2.0×"),
+        (Proposal("ngram", "always"), "-"),
+        (Proposal("draft_model", "given", draft=model("a/b", 1, params_total=None)), "?"),
+    ):
+        assert ratio(Pair(TARGET, proposal, Setting())) == shown
 
 
 # ---------------------------------------------------------------------- rules

@@ -5,7 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
-from answers import FITS, HEAD, LOOSE, TARGET, answer, candidate, checked, compare_document, drafted, recommended
+from answers import (
+    DOCUMENTED,
+    FITS,
+    HEAD,
+    LOOSE,
+    TARGET,
+    answer,
+    candidate,
+    checked,
+    compare_document,
+    drafted,
+    recommended,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -26,9 +38,9 @@ def render(advice: Advice, width: int | None, color: bool = False, **options: bo
 
 
 @pytest.mark.parametrize("width", [80, 140, None])
-@pytest.mark.parametrize("name", ["recommend", "check"])
+@pytest.mark.parametrize("name", [*DOCUMENTED])
 def test_the_whole_document(name: str, width: int | None) -> None:
-    advice = recommended() if name == "recommend" else checked()
+    advice = DOCUMENTED[name]()
     compare_document(f"{name}-{width or 'pipe'}.txt", render(advice, width))
 
 

@@ -1,0 +1,213 @@
+"""The decision about a target, in fields and in one sentence that says what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from draftpick.assess import Assessment
+from draftpick.choices import LIMITS
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import DRAFT_FREE
+from draftpick.predict import Place, Prediction
+from draftpick.speedup import MARGIN, Interval, KRow
+from draftpick.speedup import decide as decide_by
+
+KINDS = {"draft_model": "draft model", "pard": "draft model that drafts in parallel (PARD)"}
+FACTS_ONLY = "judged by facts alone: nothing was measured and no speed-up could be predicted"
+PREDICTED = "predicted, nothing was measured"
+
+
+class Decision(NamedTuple):
+    """The answer in one sentence, and in fields."""
+
+    action: str
+    """speculate, do_not_speculate or undecided."""
+    sentence: str
+    method: str | None = None
+    draft: str | None = None
+    num_spec_tokens: int | None = None
+    evidence: str = "rule"
+    speedup: Interval | None = None
+    """Of the draft that the decision is about."""
+
+
+def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> Decision:
+    """The decision about the best viable draft: by what it is predicted to gain, or by facts where nobody can tell."""
+    best = next((found for found in ranked if found.viable and found.proposal.method not in DRAFT_FREE), None)
+    if best is None:
+        return _nothing_fits(command, target, ranked)
+    if best.ids_unknown:
+        return _never_compared(target, best)
+    decided = _by_prediction(target, best, best.prediction) if best.prediction is not None else _by_facts(target, best)
+    return decided._replace(sentence=decided.sentence + _misfit(best))
+
+
+def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> Decision:
+    if command == "check":
+        return Decision(
+            "do_not_speculate", f"Do not put {ranked[0].proposal.label} in front of {target.id}: {why_not(ranked[0])}"
+        )
+    named_drafts = [found for found in ranked if found.proposal.method not in DRAFT_FREE]
+    lead = (
+        f"None of the {len(named_drafts)} drafts looked at fits {target.id}"
+        if named_drafts
+        else f"No draft is known for {target.id}"
+    )
+    place = f" in {ranked[0].pair.setting.engine.key}" if ranked and ranked[0].pair.setting.engine else ""
+    free = [found.proposal.label for found in ranked if found.proposal.method in DRAFT_FREE and found.viable]
+    rest = (
+        f"what needs no draft is left: {' or '.join(free)}; "
+        "beyond that, a head could be trained for it, or a small model given its vocabulary and trained on its answers"
+        if free
+        else "and no draft-free method is known to run there"
+    )
+    return Decision("undecided", f"{lead}{place}; {rest} ({FACTS_ONLY}).")
+
+
+def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
+    why = best.relation.reason if best.relation is not None else "one tokenizer is not known"
+    sentence = (
+        f"Nothing is known against {best.proposal.label} in front of {target.id}{_engine(best)}, but nothing says "
+        f"either that their token ids agree ({why}): compare the two tokenizers first ({FACTS_ONLY})."
+    )
+    return Decision("undecided", sentence, method=best.proposal.method, draft=best.proposal.id)
+
+
+# ---------------------------------------------------------------------- by prediction
+
+
+def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) -> Decision:
+    row = found.plan.drafting
+    assert row is not None, "a plan reaches at least one token"
+    action = decide_by([found.plan], "roofline").action
+    elsewhere = action == "do_not_speculate" and found.place.assumed and row.high >= 1 + MARGIN
+    if elsewhere:
+        action = "undecided"  # a loss on a device that nobody named says little of the user's own
+    place, gain = _place(found.place, _care(best)), _gain(row, found)
+    k, proposal = row.k, best.proposal
+    if action == "speculate":
+        lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} is {PREDICTED}."
+    elif action == "undecided":
+        lead = (
+            f"Measure before you put {proposal.label} in front of {target.id}{place}: "
+            f"{gain} is {PREDICTED}, and that is too little to tell from none."
+            + (" Another device may gain: name yours with --device." if elsewhere else "")
+        )
+    else:
+        lead = (
+            f"Do not speculate with {target.id}{place}: with {proposal.label} at num_spec_tokens = {k}, {gain} is "
+            f"{PREDICTED}.{_at_lower_load(best)}"
+        )
+    return Decision(
+        action,
+        lead,
+        method=None if action == "do_not_speculate" else proposal.method,
+        draft=None if action == "do_not_speculate" else proposal.id,
+        num_spec_tokens=0 if action == "do_not_speculate" else k,
+        evidence="roofline",
+        speedup=Interval(row.speedup, row.low, row.high, found.acceptance.level),
+    )
+
+
+def _gain(row: KRow, found: Prediction) -> str:
+    interval = f"{found.acceptance.level:.0%} interval {row.low:.2f} to {row.high:.2f}".replace("%", " %")
+    return f"{row.speedup:.2f}× the plain decoding speed ({interval})"
+
+
+def _place(place: Place, care: str) -> str:
+    assumed = " (assumed, as no device was named)" if place.assumed else ""
+    load = f" at {place.batch} sequences at once" if place.batch > 1 else ""
+    return f" in {place.engine.key}{care} on {place.devices} × {place.device.key}{assumed}{load}"
+
+
+def _at_lower_load(best: Assessment) -> str:
+    """What a decision for the full load must not hide: fewer sequences at once would gain."""
+    gaining = [(first, last, k) for first, last, k in best.schedule if k]
+    if not gaining:
+        return ""
+    return f" Up to {gaining[-1][1]} at once it is predicted to gain, with num_spec_tokens = {gaining[-1][2]}."
+
+
+def _use(target: ModelProfile, best: Assessment) -> str:
+    proposal = best.proposal
+    if proposal.origin == "target":
+        return f"Use the MTP head that {target.id} carries itself (a separate draft model is not what to look for here)"
+    kind = KINDS.get(proposal.method, f"{proposal.method} head")
+    whose = f", made for {proposal.via}," if proposal.via else ""
+    return f"Put {proposal.label}{whose} in front of {target.id} as {kind}"
+
+
+# ---------------------------------------------------------------------- by facts
+
+
+def _by_facts(target: ModelProfile, best: Assessment) -> Decision:
+    proposal, place = best.proposal, _engine(best)
+    large = _too_large(best)
+    if large:
+        sentence = (
+            f"Of what fits {target.id}{place}, {proposal.label} comes first, yet it may not be worth it: {large} "
+            f"Measure before you speculate ({FACTS_ONLY})."
+        )
+        return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
+    k = num_spec_tokens(best)
+    start = f" with num_spec_tokens = {k}" if k else ""
+    sentence = f"{_use(target, best)}{place}{start} ({FACTS_ONLY})."
+    return Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
+
+
+def _engine(best: Assessment) -> str:
+    return f" in {best.verdict.engine}{_care(best)}" if best.verdict is not None else ""
+
+
+def _care(best: Assessment) -> str:
+    return " (with care)" if best.verdict is not None and best.verdict.verdict == "care" else ""
+
+
+def _too_large(best: Assessment) -> str:
+    """The finding that even the best draft is nearly as large as its target, or an empty string."""
+    for finding in best.findings:
+        small = finding.evidence.get("ratio", LIMITS["size-ratio.low"]) < LIMITS["size-ratio.low"]
+        if finding.rule == "size-ratio" and finding.outcome == "warn" and small and finding.ignored_because is None:
+            return finding.message[:1].lower() + finding.message[1:]
+    return ""
+
+
+# ---------------------------------------------------------------------- for both
+
+
+def _misfit(best: Assessment) -> str:
+    """What the sentence must not hide: the pair does not fit the memory that was named, or that of the device."""
+    setting = best.pair.setting
+    if best.budget.fits is not False:
+        return ""
+    need = best.budget.min_tensor_parallel_size
+    enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
+    key = setting.device.key if setting.device is not None else "device"
+    return f" It does not fit on {setting.tensor_parallel_size} × {key}{enough}."
+
+
+def num_spec_tokens(found: Assessment) -> int | None:
+    """The number of speculative tokens: as asked, as predicted, or else a fact of the method; None: nobody can tell."""
+    asked = found.pair.setting.num_spec_tokens
+    if asked is not None:
+        return asked
+    if found.prediction is not None:
+        row = found.prediction.plan.drafting
+        return row.k if row is not None else None
+    if found.proposal.origin == "target":
+        return found.pair.target.num_nextn_predict_layers
+    return found.proposal.head.num_spec_tokens if found.proposal.head is not None else None
+
+
+def why_not(found: Assessment) -> str:
+    """The most important reason against a pair, or an empty string."""
+    if found.rejections:
+        return max(found.rejections, key=lambda finding: finding.weight).message
+    asked = found.engines.asked
+    if asked is not None and asked.verdict not in ("accepted", "care"):
+        reason = asked.reasons[0] if asked.reasons else "no reason is recorded"
+        return f"{asked.engine} {asked.version}: {asked.verdict}: {reason}"
+    if found.engines.taken_by is None:
+        return "no engine that draftpick knows takes it"
+    return ""
