@@ -35,10 +35,6 @@ class Acceptance(NamedTuple):
     low: float
     high: float
     level: float = LEVEL
-    source: str = ""
-    """One sentence."""
-    rests_on: tuple[str, ...] = ()
-    """Ids of the published rows that stand closest, best first."""
     tau: float | None = None
     """Tokens per step including the target's own, where the method was published with it (heads, n-gram)."""
     drafted: int | None = None
@@ -47,6 +43,14 @@ class Acceptance(NamedTuple):
     """The rate with a target of the draft's own kind: what the draft's confidence goes by."""
     log_error: tuple[float, float] | None = None
     """10 % and 90 % points of log(measured / predicted speed-up) of such pairs, held out by source."""
+
+
+class Basis(NamedTuple):
+    """What an expectation rests on."""
+
+    sentence: str
+    rows: tuple[str, ...]
+    """Ids of the published rows that stand closest, best first."""
 
 
 class Drafting(NamedTuple):
@@ -100,16 +104,28 @@ def prior(
     coefficients: Mapping[str, float] = known["rate"]
     logit = own_logit(inputs, coefficients)
     spread = known["spread"]["rate"] * (PRIORS["unknown_relation"] if _uncompared(pair) else 1.0)
-    rests_on = _closest(pair, inputs, known["rows"])
     return Acceptance(
         rate=met_rate(logistic(logit), inputs, coefficients),
         low=met_rate(logistic(logit - Z * spread), inputs, coefficients),
         high=met_rate(logistic(logit + Z * spread), inputs, coefficients),
-        source=_sentence(pair, inputs, rests_on, known),
-        rests_on=tuple(row for row, _ in rests_on),
         own_rate=logistic(logit),
         log_error=_error(pair, known),
     )
+
+
+def basis(pair: Pair, workload: str | None = None) -> Basis:
+    """What `prior` goes by: what it weighs, and the published rows nearest to the pair. For pairs that have a prior."""
+    known = fitted()
+    if pair.draft is None:
+        row = _method_row(pair, workload, known)
+        assert row is not None
+        where = f" on {workload}" if workload is not None and workload in known["methods"][pair.method] else ""
+        said = f"{row['rows']} published rows of {row['sources']} sources, most at {row['num_spec_tokens']} drafted."
+        return Basis(f"{pair.method}{where}: {said}", tuple(row["ids"]))
+    inputs = features(pair, workload)
+    assert inputs is not None
+    near = _closest(pair, inputs, known["rows"])
+    return Basis(_sentence(inputs, near, known), tuple(row for row, _ in near))
 
 
 def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) -> dict[str, float] | None:
@@ -309,20 +325,16 @@ def _geometric(ratio: float, terms: float) -> float:
 
 def _published(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> Acceptance | None:
     """The rate that the method's published tokens per step stand for."""
-    table: Mapping[str, Any] = known["methods"].get(pair.method, {})
-    row = table.get(workload or "any") or table.get("any")
+    row = _method_row(pair, workload, known)
     if row is None:
         return None
-    k, where = row["num_spec_tokens"], "" if workload is None or workload not in table else f" on {workload}"
-    return Acceptance(
-        rate=row["rate"],
-        low=row["low"],
-        high=row["high"],
-        source=f"{pair.method}{where}: {row['rows']} published rows of {row['sources']} sources, most at {k} drafted.",
-        rests_on=tuple(row["ids"]),
-        tau=_geometric(row["rate"], k + 1),
-        drafted=k,
-    )
+    k = row["num_spec_tokens"]
+    return Acceptance(row["rate"], row["low"], row["high"], tau=_geometric(row["rate"], k + 1), drafted=k)
+
+
+def _method_row(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    table: Mapping[str, Mapping[str, Any]] = known["methods"].get(pair.method, {})
+    return table.get(workload or "any") or table.get("any")
 
 
 def rate_for(tau: float, k: int) -> float:
@@ -354,9 +366,7 @@ def _closest(pair: Pair, inputs: Mapping[str, float], rows: list[list[Any]], n: 
     return [(row_id, distance) for distance, row_id in found[:n] if distance < PRIORS["closest"]]
 
 
-def _sentence(
-    pair: Pair, inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]
-) -> str:
+def _sentence(inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]) -> str:
     facts = [name for name in inputs if name not in ("constant", "draft size", "size ratio", "quantisation")]
     kind = ", ".join(facts) if facts else "same tokenizer and lineage"
     near = "; nearest: " + ", ".join(row for row, _ in rests_on) if rests_on else "; none of them is near this pair"
@@ -369,7 +379,8 @@ def _uncompared(pair: Pair) -> bool:
 
 def _error(pair: Pair, known: Mapping[str, Any]) -> tuple[float, float]:
     low, high = known["spread"]["speedup"]
-    return low, high
+    wider = PRIORS["unknown_relation"] if _uncompared(pair) else 1.0
+    return low * wider, high * wider
 
 
 def _checked(workload: str | None, temperature: float | None) -> float:

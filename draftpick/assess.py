@@ -75,7 +75,7 @@ class Assessment:
         """(from, to, num_spec_tokens) by sequences at once; empty without a prediction or a number of sequences."""
         if self._predictor is None or self.prediction is None:
             return ()
-        return self._predictor.schedule(self.pair, self.prediction)
+        return self._predictor.schedule(self.prediction)
 
     @property
     def expected_speedup(self) -> float:

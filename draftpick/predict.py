@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from draftpick.acceptance import Acceptance, Drafting, Step, drafting_of, expected_step, prior
+from draftpick.acceptance import Acceptance, Basis, Drafting, basis, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, MEMORY, PRIORS, REFERENCE_DEVICE, REFERENCE_DEVICES
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
@@ -43,12 +43,19 @@ class EndToEnd(NamedTuple):
 class Prediction(NamedTuple):
     """What a pair is expected to do in one place."""
 
+    pair: Pair
+    """With the setting of the place."""
     place: Place
     acceptance: Acceptance
     costs: Costs
     plan: Plan
     end_to_end: EndToEnd | None = None
-    """Where the lengths of prompt and answer are known."""
+    """Where the length of an answer is known."""
+
+    @property
+    def basis(self) -> Basis:
+        """What the expected acceptance rests on."""
+        return basis(self.pair, self.pair.setting.workload)
 
 
 class Predictor:
@@ -73,24 +80,25 @@ class Predictor:
             return None
         asked = _given_length(placed)
         reach = max(asked or 0, _reach(placed, place.engine, expected))
-        rows = tuple(self._row(placed, parts, expected, k) for k in range(reach + 1))
+        rows = _rows(placed, parts, expected, reach)
         k = asked if asked is not None else choose([row.speedup for row in rows])
         row = rows[k]
         gain = Interval(row.speedup, row.low, row.high, expected.level)
         plan = Plan(k, row.mean_acceptance_length, gain, rows, fixed=asked is not None)
-        return Prediction(place, expected, parts, plan, self._end_to_end(parts, gain.value, k))
+        return Prediction(placed, place, expected, parts, plan, self._end_to_end(parts, gain.value, k))
 
-    def schedule(self, pair: Pair, found: Prediction) -> tuple[tuple[int, int, int], ...]:
+    def schedule(self, found: Prediction) -> tuple[tuple[int, int, int], ...]:
         """(from, to, num_spec_tokens) for every number of sequences at once up to --max-num-seqs; empty without it."""
         most = self._setting.max_num_seqs
         if most is None:
             return ()
-        placed = self._placed(pair, found.place)
+        placed = found.pair
 
         def k_at(batch: int) -> int:
             parts = self._costs(placed, found.place, batch)
             assert parts is not None, "known at another batch size"
-            return choose([self._row(placed, parts, found.acceptance, k).speedup for k in range(len(found.plan.by_k))])
+            rows = _rows(placed, parts, found.acceptance, len(found.plan.by_k) - 1)
+            return choose([row.speedup for row in rows])
 
         return schedule_by(k_at, most)
 
@@ -139,23 +147,6 @@ class Predictor:
             self._verify[key] = found.verify
         return found
 
-    def _row(self, placed: Pair, parts: Costs, expected: Acceptance, k: int) -> KRow:
-        if k == 0:
-            return KRow(0, 1.0, 1.0, 1.0, 1.0)
-        drafting = _drafting(placed, k)
-        heat = placed.setting.temperature or 0.0
-
-        def gain(rate: float) -> tuple[Step, float]:
-            step = expected_step(rate, drafting, heat, own_rate=expected.own_rate)
-            return step, step.tau * parts.target / step_time(parts, step)
-
-        step, value = gain(expected.rate)
-        if expected.log_error is not None:
-            low, high = (value * math.exp(error) for error in expected.log_error)
-        else:
-            low, high = gain(expected.low)[1], gain(expected.high)[1]
-        return KRow(k, step.tau, value, low, high)
-
     def _end_to_end(self, parts: Costs, gain: float, k: int) -> EndToEnd | None:
         """(P + N·t) / (P + P_draft + N·t / speed-up); see speedup.end_to_end, which takes a fixed length."""
         answer = self._setting.output_len
@@ -166,13 +157,34 @@ class Predictor:
         return EndToEnd(without / total, total, without)
 
 
-def _drafting(placed: Pair, k: int) -> Drafting:
-    """How far and how the method drafts; stop rules are for models that draft token by token."""
+def _rows(placed: Pair, parts: Costs, expected: Acceptance, reach: int) -> tuple[KRow, ...]:
+    """What each number of drafted tokens gives, from none to `reach`."""
+    usual, heat = _drafting(placed), placed.setting.temperature or 0.0
+
+    def gain(rate: float, drafting: Drafting) -> tuple[float, float]:
+        step = expected_step(rate, drafting, heat, own_rate=expected.own_rate)
+        return step.tau, step.tau * parts.target / step_time(parts, step)
+
+    rows = [KRow(0, 1.0, 1.0, 1.0, 1.0)]
+    errors = [math.exp(error) for error in expected.log_error] if expected.log_error is not None else None
+    for k in range(1, reach + 1):
+        drafting = usual._replace(num_spec_tokens=k)
+        length, value = gain(expected.rate, drafting)
+        if errors is not None:
+            low, high = (value * error for error in errors)
+        else:
+            low, high = (gain(rate, drafting)[1] for rate in (expected.low, expected.high))
+        rows.append(KRow(k, length, value, low, high))
+    return tuple(rows)
+
+
+def _drafting(placed: Pair) -> Drafting:
+    """How the method drafts; stop rules are for models that draft token by token."""
     if placed.draft is None:
-        return Drafting(k)
+        return Drafting(1)
     if placed.method in IN_PARALLEL:
-        return Drafting(k, fade=PRIORS["parallel_fade"])
-    return drafting_of(placed.setting.engine, k, placed.setting.stop_rule)
+        return Drafting(1, fade=PRIORS["parallel_fade"])
+    return drafting_of(placed.setting.engine, None, placed.setting.stop_rule)
 
 
 def _given_length(placed: Pair) -> int | None:

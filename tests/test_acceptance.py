@@ -12,6 +12,7 @@ from draftpick import catalog
 from draftpick.acceptance import (
     ESTRANGED,
     Drafting,
+    basis,
     drafting_of,
     estrangement,
     expected_step,
@@ -50,9 +51,10 @@ def test_a_prediction_is_an_interval_with_its_source_and_rows() -> None:
     assert found is not None
     assert 0 < found.low < found.rate < found.high < 1
     assert found.level == 0.80
-    assert "published rows" in found.source
-    assert found.rests_on
-    assert all(row in found.source for row in found.rests_on)
+    told = basis(pair_of(TARGET, DRAFT))
+    assert "published rows" in told.sentence
+    assert told.rows
+    assert all(row in told.sentence for row in told.rows)
     assert found.log_error is not None
     assert found.log_error[0] < 0 < found.log_error[1]
 

@@ -95,8 +95,8 @@ def _prediction(found: Assessment) -> dict[str, Any]:
             "low": rate.low,
             "high": rate.high,
             "level": rate.level,
-            "source": rate.source,
-            "rests_on": list(rate.rests_on),
+            "source": said.basis.sentence,
+            "rests_on": list(said.basis.rows),
         },
         "cost": {
             "c": parts.c,

@@ -120,7 +120,7 @@ def _pair(found: Assessment) -> Iterable[str]:
     yield from _best(found)
     if found.prediction is not None:
         yield from _table(("k", "tokens per step", "speed-up (80 %)"), by_k(found))
-        yield cell(f"Acceptance: {found.prediction.acceptance.source}")
+        yield cell(f"Acceptance: {found.prediction.basis.sentence}")
         yield ""
     yield from _findings(found)
     yield from _table(

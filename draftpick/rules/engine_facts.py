@@ -256,8 +256,18 @@ def _resolve(engine: Engine) -> Table:
 
 def in_version(engine: Engine, table: str) -> Mapping[str, Any]:
     """A plain table of the engine's file, with the older values that hold for the engine's version; empty: none."""
-    row = engine.facts.get(table)
-    return _with_was(row, _Clock(engine.facts, engine.version)) if isinstance(row, Mapping) else {}
+    key = (id(engine.facts), engine.version, table)
+    known = _PLAIN_TABLES.get(key)
+    if known is None:
+        if len(_PLAIN_TABLES) >= 64:
+            _PLAIN_TABLES.clear()
+        row = engine.facts.get(table)
+        found = _with_was(row, _Clock(engine.facts, engine.version)) if isinstance(row, Mapping) else {}
+        known = _PLAIN_TABLES[key] = (engine.facts, found)
+    return known[1]
+
+
+_PLAIN_TABLES: dict[tuple[int, str, str], tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
 
 
 def _with_was(row: Mapping[str, Any], clock: _Clock) -> Mapping[str, Any]:

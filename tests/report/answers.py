@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftpick import __version__
-from draftpick.acceptance import Acceptance
+from draftpick.acceptance import Acceptance, Basis
 from draftpick.advice import Advice
 from draftpick.assess import Assessment, Engines, rank
 from draftpick.cost import Costs
@@ -82,7 +82,7 @@ WRONG = (finding("tokenizer-identity", "reject", "The vocabularies differ: id 7 
 
 
 PLACE = Place(STRICT, NPU, assumed=False, devices=4, batch=8)
-RATE = Acceptance(0.7, 0.55, 0.82, source="A line through 9 published rows.", rests_on=("PM1", "PM2"), own_rate=0.75)
+RATE = Acceptance(0.7, 0.55, 0.82, own_rate=0.75)
 PARTS = Costs(
     target=0.04,
     draft_first=0.011,
@@ -96,6 +96,16 @@ PARTS = Costs(
 )
 
 
+class Foretold(Prediction):
+    """A prediction that rests on rows named here."""
+
+    __slots__ = ()
+
+    @property
+    def basis(self) -> Basis:
+        return Basis("A line through 9 published rows.", ("PM1", "PM2"))
+
+
 class Told:
     """Says of every pair that it gains `speedup`."""
 
@@ -104,12 +114,12 @@ class Told:
         rows = (KRow(0, 1.0, 1.0, 1.0, 1.0), KRow(1, 1.7, 1 + (speedup - 1) / 2, 0.8, 1.6), row)
         k = 2 if speedup > 1 else 0
         gain = Interval(rows[k].speedup, rows[k].low, rows[k].high, 0.8)
-        self.told = Prediction(PLACE, RATE, PARTS, Plan(k, rows[k].mean_acceptance_length, gain, rows))
+        self.plan = Plan(k, rows[k].mean_acceptance_length, gain, rows)
 
     def predict(self, pair: Pair, engine: str) -> Prediction:
-        return self.told
+        return Foretold(pair, PLACE, RATE, PARTS, self.plan)
 
-    def schedule(self, pair: Pair, found: Prediction) -> tuple[tuple[int, int, int], ...]:
+    def schedule(self, found: Prediction) -> tuple[tuple[int, int, int], ...]:
         return ((1, 4, 2), (5, 8, found.plan.num_spec_tokens and 1))
 
 

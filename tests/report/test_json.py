@@ -82,7 +82,7 @@ def test_the_decision_is_the_first_candidate() -> None:
     first = found["candidates"][0]
     assert (found["decision"]["action"], found["decision"]["draft"]) == ("speculate", first["draft"])
     assert found["decision"]["method"] == first["method"]
-    assert found["decision"]["evidence"] == "rule"
+    assert found["decision"]["evidence"] == "roofline"
 
 
 def test_check_has_one_candidate() -> None:
