@@ -71,11 +71,26 @@ class Assessment:
         return self._predictor.predict(self.pair, taken.engine)
 
     @cached_property
+    def bounds(self) -> tuple[float, float] | None:
+        """Between what the speed-up must lie where it could not be predicted; None: nothing is known of it."""
+        taken = self.verdict
+        if self._predictor is None or not self.viable or taken is None or self.prediction is not None:
+            return None
+        return self._predictor.bounds(self.pair, taken.engine)
+
+    @cached_property
     def schedule(self) -> tuple[tuple[int, int, int], ...]:
         """(from, to, num_spec_tokens) by sequences at once; empty without a prediction or a number of sequences."""
         if self._predictor is None or self.prediction is None:
             return ()
         return self._predictor.schedule(self.prediction)
+
+    @property
+    def misfits(self) -> bool:
+        """Whether it fits the facts and does not fit the memory of the device that was named."""
+        setting = self.pair.setting
+        named = setting.device is not None or setting.memory is not None
+        return named and self.viable and self.budget.fits is False
 
     @property
     def expected_speedup(self) -> float:
@@ -270,7 +285,7 @@ def _order(assessment: Assessment, leading: str | None) -> tuple[object, ...]:
     size = proposal.draft.params_read if proposal.draft is not None else None
     return (
         tier,
-        assessment.viable and assessment.budget.fits is False,
+        assessment.misfits,
         not assessment.viable,
         -round(assessment.expected_speedup, 2),
         proposal.origin != "target",

@@ -650,7 +650,7 @@ def _plan(
         engine=engine,
         devices=setting.tensor_parallel_size,
         draft_devices=split,
-        length=setting.max_model_len or _assumed_length(pair.target),
+        length=setting.max_model_len or _stated_length(setting) or _assumed_length(pair.target),
         sequences=setting.max_num_seqs or 1,
         drafted=known if known is not None else int(LIMITS["draft-length.assumed"]),
         kv_cache_dtype=kv_cache_dtype,
@@ -664,6 +664,13 @@ def device_memory(device: Device | None) -> int | None:
     if device is None:
         return None
     return device.memory_seen_bytes or device.memory_bytes
+
+
+def _stated_length(setting: Setting) -> int | None:
+    """Prompt and answer together, where both lengths were given."""
+    if setting.input_len is None or setting.output_len is None:
+        return None
+    return setting.input_len + setting.output_len
 
 
 def _assumed_length(target: ModelProfile) -> int:

@@ -16,7 +16,7 @@ from draftpick.memory import budget, device_memory, weight_bytes
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules.engine import most_tokens
-from draftpick.speedup import DEFAULT_MOST_TOKENS, Interval, KRow, Plan, choose, schedule_by
+from draftpick.speedup import DEFAULT_MOST_TOKENS, Interval, KRow, Plan, choose, mean_acceptance_length, schedule_by
 
 
 class Place(NamedTuple):
@@ -86,6 +86,25 @@ class Predictor:
         gain = Interval(row.speedup, row.low, row.high, expected.level)
         plan = Plan(k, row.mean_acceptance_length, gain, rows, fixed=asked is not None)
         return Prediction(placed, place, expected, parts, plan, self._end_to_end(parts, gain.value, k))
+
+    def bounds(self, pair: Pair, engine: str) -> tuple[float, float] | None:
+        """Between what a draft of unknown size or shape must lie, if it is smaller than its target: at worst a drafted
+        token costs what a plain one does and one is tried, at best it costs nothing. None where the target's own costs
+        are not known.
+        """
+        place = self._place(engine)
+        placed = self._placed(pair, place)
+        alone = self._costs(placed._replace(proposal=Proposal("ngram", "always")), place, place.batch)
+        if pair.draft is None or alone is None:
+            return None
+        expected = prior(placed, self._setting.workload)
+        worst, best = (expected.low, expected.high) if expected is not None else (0.0, 1.0)
+        tried = alone.target + alone.verify[1] + alone.overhead
+        free = max(
+            mean_acceptance_length(best, k) * alone.target / (alone.verify[k] + alone.overhead)
+            for k in range(1, DEFAULT_MOST_TOKENS + 1)
+        )
+        return (1 + worst) * alone.target / tried, free
 
     def schedule(self, found: Prediction) -> tuple[tuple[int, int, int], ...]:
         """(from, to, num_spec_tokens) for every number of sequences at once up to --max-num-seqs; empty without it."""

@@ -85,7 +85,9 @@ def _prediction(found: Assessment) -> dict[str, Any]:
     said = found.prediction
     row = said.plan.drafting if said is not None else None
     if said is None or row is None:
-        plan = dict.fromkeys(("mean_acceptance_length", "speedup", "by_k", "schedule"))
+        plan: dict[str, Any] = dict.fromkeys(("mean_acceptance_length", "speedup", "by_k", "schedule"))
+        if found.bounds is not None:
+            plan["speedup"] = {"value": None, "low": found.bounds[0], "high": found.bounds[1], "level": None}
         return {"acceptance": None, "cost": None, "plan": {"num_spec_tokens": num_spec_tokens(found), **plan}}
     rate, parts, place = said.acceptance, said.costs, said.place
     whole = said.end_to_end

@@ -12,7 +12,7 @@ from draftpick.report.text import (
     acceptance,
     by_k,
     draft_cost,
-    gain,
+    expected,
     memory,
     predicted,
     printable,
@@ -91,13 +91,12 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
 
 def _row(found: Assessment) -> tuple[str, ...]:
     verdict = found.verdict
-    row = found.prediction.plan.drafting if found.prediction is not None else None
     return (
         _name(found),
         found.proposal.method,
         size_of(found.proposal),
         ratio(found.pair),
-        gain(row) if row is not None else "-",
+        expected(found),
         str(num_spec_tokens(found) or "-"),
         acceptance(found),
         draft_cost(found),

@@ -12,7 +12,7 @@ from draftpick.report.text import (
     acceptance,
     by_k,
     draft_cost,
-    gain,
+    expected,
     memory,
     predicted,
     printable,
@@ -116,10 +116,9 @@ def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: b
 
 
 def _gain_cell(found: Assessment) -> Cell:
-    row = found.prediction.plan.drafting if found.prediction is not None else None
-    if row is None:
-        return Cell("-")
-    return Cell(gain(row), style="green" if row.speedup > 1 else "red")
+    if found.prediction is None:
+        return Cell(expected(found))
+    return Cell(expected(found), style="green" if found.expected_speedup > 1 else "red")
 
 
 def _verdict_cell(advice: Advice, found: Assessment) -> Cell:

@@ -69,6 +69,14 @@ def gain(row: KRow) -> str:
     return f"{row.speedup:.2f}× ({row.low:.1f}–{row.high:.1f})"
 
 
+def expected(found: Assessment) -> str:
+    """The predicted speed-up of a candidate, or between what it must lie, or a dash."""
+    row = found.prediction.plan.drafting if found.prediction is not None else None
+    if row is not None:
+        return gain(row)
+    return f"? ({found.bounds[0]:.1f}–{found.bounds[1]:.1f})" if found.bounds is not None else "-"
+
+
 def acceptance(found: Assessment) -> str:
     """The acceptance rate that is expected."""
     return f"{found.prediction.acceptance.rate:.2f}" if found.prediction is not None else "-"

@@ -1,0 +1,340 @@
+"""What a pair is predicted to gain, where, and how the answer ranks and decides by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from commands import run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftpick.acceptance import WORKLOADS
+from draftpick.advice import Advice, check, recommend
+from draftpick.catalog import load
+from draftpick.choices import REFERENCE_DEVICE, REFERENCE_DEVICES
+from draftpick.errors import NotResolvable
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import DRAFT_FREE, Setting
+from draftpick.predict import Prediction
+
+CATALOG = load()
+LARGE, SMALL, SMALLER = "Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B"
+SPARSE, SPARSE_DRAFT = "openai/gpt-oss-120b", "openai/gpt-oss-20b"
+
+
+def find(name: str) -> ModelProfile:
+    found = CATALOG.find(name)
+    if found is None:
+        raise NotResolvable(name)
+    return found
+
+
+def setting(engine: str | None = None, device: str | None = None, **more: Any) -> Setting:
+    return Setting(
+        engine=CATALOG.engine(engine) if engine else None, device=CATALOG.device(device) if device else None, **more
+    )
+
+
+def checked(target: str, draft: str, engine: str | None = None, device: str | None = None, **more: Any) -> Advice:
+    return check(find(target), draft, setting(engine, device, **more), CATALOG, find)
+
+
+def predicted(*pair: str, **more: Any) -> Prediction:
+    found = checked(*pair, **more).assessments[0].prediction
+    assert found is not None
+    return found
+
+
+def speedup(*pair: str, **more: Any) -> float:
+    row = predicted(*pair, **more).plan.drafting
+    assert row is not None
+    return row.speedup
+
+
+# ---------------------------------------------------------------------- where it holds
+
+
+@pytest.mark.parametrize("engine", [engine.key for engine in CATALOG.all_engines])
+def test_without_a_device_a_reference_one_is_assumed_and_said(engine: str) -> None:
+    advice = checked(LARGE, SMALLER, engine)
+    found = advice.assessments[0].prediction
+    if found is None:
+        assert not advice.assessments[0].viable
+        return
+    assert found.place.assumed
+    assert found.place.device.key == REFERENCE_DEVICES.get(engine, REFERENCE_DEVICE)
+    assert f"{found.place.device.key} (assumed, as no device was named)" in advice.decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("target", "device", "asked", "taken"),
+    [
+        pytest.param(LARGE, "h100", 1, 1, id="fits on one"),
+        pytest.param("meta-llama/Llama-3.3-70B-Instruct", "h100", 1, 2, id="takes two"),
+        pytest.param("meta-llama/Llama-3.3-70B-Instruct", "h100", 8, 8, id="more were asked for"),
+        pytest.param("meta-llama/Llama-3.3-70B-Instruct", "l40s", 1, 4, id="small devices"),
+    ],
+)
+def test_the_prediction_holds_on_as_many_devices_as_hold_the_target(
+    target: str, device: str, asked: int, taken: int
+) -> None:
+    draft = SMALLER if target == LARGE else "meta-llama/Llama-3.2-1B-Instruct"
+    found = predicted(target, draft, "vllm", device, tensor_parallel_size=asked)
+    assert found.place.devices == taken
+
+
+def test_engines_that_split_by_layers_are_no_faster_on_more_devices() -> None:
+    one, four = (
+        predicted(LARGE, SMALLER, "llama.cpp", "h100", tensor_parallel_size=devices).costs.target for devices in (1, 4)
+    )
+    assert one == four
+    assert predicted(LARGE, SMALLER, "vllm", "h100", tensor_parallel_size=4).costs.target < one
+
+
+def test_a_bandwidth_and_a_memory_replace_the_device_s_own() -> None:
+    own = predicted(LARGE, SMALLER, "vllm", "h100")
+    assert own.place.devices == 1
+    assert predicted(LARGE, SMALLER, "vllm", "h100", bandwidth=1e12).costs.target > 2 * own.costs.target
+    assert predicted(LARGE, SMALLER, "vllm", "h100", memory=40 * 2**30).place.devices == 2
+
+
+# ---------------------------------------------------------------------- laws
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    engine=st.sampled_from(["vllm", "vllm-ascend", "llama.cpp", "transformers", "mlx"]),
+    batch=st.integers(1, 64),
+    k=st.none() | st.integers(1, 14),
+    heat=st.floats(0, 2),
+    workload=st.none() | st.sampled_from(WORKLOADS),
+    rule=st.none() | st.sampled_from(["fixed", "heuristic", "confidence"]),
+)
+def test_a_plan_is_sound(
+    engine: str, batch: int, k: int | None, heat: float, workload: str | None, rule: str | None
+) -> None:
+    where = setting(engine, max_num_seqs=batch, num_spec_tokens=k, temperature=heat, workload=workload, stop_rule=rule)
+    found = check(find(LARGE), SMALL, where, CATALOG, find).assessments[0]
+    if not found.viable:
+        return
+    assert found.prediction is not None
+    plan, rate = found.prediction.plan, found.prediction.acceptance
+    assert 0 < rate.low <= rate.rate <= rate.high < 1
+    assert plan.by_k[0].speedup == 1
+    for row in plan.by_k[1:]:
+        assert 1 <= row.mean_acceptance_length <= 31
+        assert 0 < row.low < row.speedup < row.high
+    if k is not None:
+        assert plan.num_spec_tokens == k
+        assert plan.fixed
+    elif rule != "heuristic":
+        assert plan.by_k[plan.num_spec_tokens].speedup >= max(row.speedup for row in plan.by_k) * 0.98 - 1e-9
+    assert found.schedule[0][0] == 1
+    assert found.schedule[-1][1] == batch
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        pytest.param({}, {"temperature": 1.0}, id="greedy over sampled"),
+        pytest.param({"workload": "code"}, {"workload": "chat"}, id="code over chat"),
+        pytest.param({"max_num_seqs": 1}, {"max_num_seqs": 256}, id="one sequence over many"),
+        pytest.param({}, {"num_spec_tokens": 12}, id="a chosen length over a long one"),
+        pytest.param({}, {"quantization": "fp8"}, id="a large target over one that is read faster"),
+        pytest.param({"draft_quantization": "fp8"}, {}, id="a draft that is read faster"),
+        pytest.param({"input_len": 200, "output_len": 200}, {"input_len": 30000, "output_len": 200}, id="short texts"),
+    ],
+)
+def test_what_raises_the_gain(better: dict[str, Any], worse: dict[str, Any]) -> None:
+    def gain(more: dict[str, Any]) -> float:
+        found = predicted(LARGE, SMALL, "vllm", "h100", **more)
+        return (
+            found.end_to_end.speedup if found.end_to_end is not None else speedup(LARGE, SMALL, "vllm", "h100", **more)
+        )
+
+    assert gain(better) > gain(worse)
+
+
+def test_a_schedule_drafts_less_under_load() -> None:
+    found = checked(LARGE, SMALLER, "vllm", "h100", max_num_seqs=512).assessments[0]
+    tokens = [k for _, _, k in found.schedule]
+    assert len(tokens) > 2
+    assert tokens == sorted(tokens, reverse=True)
+    assert checked(LARGE, SMALLER, "vllm", "h100").assessments[0].schedule == ()
+
+
+def test_a_whole_request_gains_less_than_its_decoding() -> None:
+    found = predicted(LARGE, SMALLER, "vllm", "h100", input_len=8000, output_len=100)
+    assert found.end_to_end is not None
+    assert 1 < found.end_to_end.speedup < found.plan.speedup.value
+    assert found.end_to_end.total_without == pytest.approx(found.costs.prefill + 100 * found.costs.target)
+    assert predicted(LARGE, SMALLER, "vllm", "h100").end_to_end is None
+
+
+@pytest.mark.parametrize(
+    ("target", "method", "most"),
+    [
+        pytest.param("deepseek-ai/DeepSeek-V3", "mtp", 1, id="one MTP layer"),
+        pytest.param("Qwen/Qwen3-8B", "eagle3", 8, id="a head"),
+    ],
+)
+def test_heads_draft_no_further_than_they_were_trained_or_published_for(target: str, method: str, most: int) -> None:
+    found = recommend(find(target), setting("vllm", "h100"), CATALOG, find)
+    mine = [one for one in found.viable if one.proposal.method == method and one.prediction is not None]
+    assert mine
+    for one in mine:
+        assert one.prediction is not None
+        trained = one.proposal.head.num_spec_tokens if one.proposal.head is not None else None
+        assert len(one.prediction.plan.by_k) - 1 <= (trained or most)
+
+
+@pytest.mark.parametrize("workload", [None, "summarization"])
+def test_what_needs_no_draft_is_predicted_for_named_workloads_alone(workload: str | None) -> None:
+    found = recommend(find(LARGE), setting("vllm", workload=workload), CATALOG, find, drafts=[SMALLER])
+    free = [one for one in found.assessments if one.proposal.method in DRAFT_FREE]
+    assert len(free) == 2
+    assert all((one.prediction is not None) == (workload is not None) for one in free)
+
+
+# ---------------------------------------------------------------------- ranking and deciding
+
+
+def test_candidates_of_one_engine_stand_in_the_order_of_their_gain() -> None:
+    found = recommend(find(LARGE), setting("vllm", "h100"), CATALOG, find).viable
+    gains = [round(one.expected_speedup, 2) for one in found if not one.ids_unknown and not one.misfits]
+    assert len(gains) > 20
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_without_an_engine_speed_ups_are_compared_within_one() -> None:
+    found = recommend(find("Qwen/Qwen2.5-72B-Instruct"), setting(), CATALOG, find).viable
+    engines = [one.verdict.engine for one in found if one.verdict is not None and not one.ids_unknown]
+    assert engines[0] == "vllm"
+    assert engines == sorted(engines, key=lambda engine: engine != "vllm")
+
+
+def test_a_draft_that_does_not_fit_the_named_memory_comes_after_those_that_do() -> None:
+    found = recommend(
+        find(LARGE), setting("vllm", "h100", tensor_parallel_size=1), CATALOG, find, drafts=["Qwen/Qwen3-14B", SMALLER]
+    ).viable
+    assert [one.proposal.id for one in found] == [SMALLER, "Qwen/Qwen3-14B"]
+    assert found[1].budget.fits is False
+
+
+@pytest.mark.parametrize(
+    ("pair", "device", "action", "code"),
+    [
+        pytest.param((LARGE, SMALLER), "h100", "speculate", 0, id="gains"),
+        pytest.param((SPARSE, SPARSE_DRAFT), "h100", "do_not_speculate", 1, id="loses there"),
+        pytest.param((SPARSE, SPARSE_DRAFT), None, "do_not_speculate", 1, id="loses by more than an interval"),
+        pytest.param(("Qwen/Qwen3-4B", SMALLER), "h100", "do_not_speculate", 1, id="a small target loses there"),
+        pytest.param(("Qwen/Qwen3-4B", SMALLER), None, "undecided", 0, id="and may gain on another device"),
+    ],
+)
+def test_the_decision_and_its_exit_code(pair: tuple[str, str], device: str | None, action: str, code: int) -> None:
+    advice = checked(*pair, "vllm", device)
+    assert (advice.decision.action, advice.exit_code) == (action, code)
+    assert advice.decision.evidence == "roofline"
+    assert advice.decision.speedup is not None
+    assert "predicted, nothing was measured" in advice.decision.sentence
+    if action == "do_not_speculate":
+        assert advice.decision.sentence.startswith(f"Do not speculate with {pair[0]}")
+        assert (advice.decision.draft, advice.decision.num_spec_tokens) == (None, 0)
+
+
+def test_a_loss_at_full_load_says_where_it_gains() -> None:
+    pair = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct")
+    advice = checked(*pair, "vllm", "a100", max_num_seqs=512, input_len=100, output_len=100)
+    assert advice.decision.action == "do_not_speculate"
+    assert "at once it is predicted to gain" in advice.decision.sentence
+
+
+def test_a_launch_bound_draft_is_warned_of_with_what_was_seen() -> None:
+    text = run("recommend", "Qwen/Qwen3-14B", "-d", SMALLER, "--device", "910b3", "--engine", "vllm-ascend").stdout
+    assert "launch-bound" in text
+    assert "with Qwen3-0.6B drafting 60 ms" in text
+
+
+def test_a_recurrent_state_that_is_copied_at_each_step_eats_the_gain() -> None:
+    found = predicted("Qwen/Qwen3.5-27B", "Qwen/Qwen3.5-0.8B", "llama.cpp", "rtx4090", quantization="q4_k_m")
+    assert found.plan.num_spec_tokens == 0
+    assert any("recurrent state is saved" in note for note in found.costs.notes)
+
+
+@pytest.mark.parametrize("unknown", ["num_hidden_layers", "params_total"])
+def test_a_draft_of_unknown_dimensions_gets_bounds_and_no_number(unknown: str) -> None:
+    profile = find(SMALLER)._replace(id="a/draft", params_text=None, **{unknown: None})
+
+    def resolve(name: str) -> ModelProfile:
+        return profile if name == "a/draft" else find(name)
+
+    advice = recommend(find(LARGE), setting("vllm", "h100"), CATALOG, resolve, drafts=["a/draft", SMALLER])
+    known, found = advice.viable
+    assert (known.proposal.id, found.proposal.id) == (SMALLER, "a/draft")
+    assert found.prediction is None
+    assert found.bounds is not None
+    assert known.prediction is not None
+    assert found.bounds[0] < 1 < known.prediction.plan.speedup.value < found.bounds[1]
+    assert found.coverage < known.coverage
+
+
+def test_a_target_of_unknown_dimensions_is_decided_by_facts() -> None:
+    target = find(LARGE)._replace(id="a/target", num_hidden_layers=None)
+    advice = recommend(target, setting("vllm", "h100"), CATALOG, find, drafts=[SMALLER])
+    assert advice.decision.evidence == "rule"
+    assert advice.decision.speedup is None
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--temperature", "-1"), "from 0 to 10"),
+        (("--temperature", "nan"), "from 0 to 10"),
+        (("--workload", "poetry"), "one of chat, code"),
+        (("--stop-rule", "never"), "one of fixed, heuristic, confidence"),
+        (("--bandwidth", "1600"), "1600GB/s"),
+        (("--bandwidth", "-3GB/s"), "1600GB/s"),
+        (("--input-len", "0"), "a whole number from 1"),
+        (("--output-len", "many"), "a whole number from 1"),
+    ],
+)
+def test_impossible_values_name_what_is_allowed(arguments: tuple[str, ...], said: str) -> None:
+    answer = run("check", LARGE, SMALLER, *arguments)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert said in answer.stderr
+    assert arguments[0] in answer.stderr
+
+
+@pytest.mark.parametrize("said", ["3.35TB/s", "3350 GB/s", "3350gbps", "3350000MB/s"])
+def test_a_bandwidth_is_read_in_its_usual_spellings(said: str) -> None:
+    document = run(
+        "check", LARGE, SMALLER, "--engine", "vllm", "--device", "h100", "--bandwidth", said, "--json"
+    ).document
+    own = run("check", LARGE, SMALLER, "--engine", "vllm", "--device", "h100", "--json").document
+    assert document["candidates"][0]["cost"] == own["candidates"][0]["cost"]
+
+
+def test_the_document_says_what_the_prediction_holds_for() -> None:
+    found = run(
+        "check", LARGE, SMALLER, "--engine", "vllm", "--max-num-seqs", "4", "--output-len", "256", "--json"
+    ).document
+    (one,) = found["candidates"]
+    assert one["cost"]["device"] == REFERENCE_DEVICE
+    assert one["cost"]["device_assumed"] is True
+    assert one["cost"]["num_seqs"] == 4
+    assert one["cost"]["verify_ms"][0] == one["cost"]["target_ms"]
+    assert one["plan"]["speedup"]["level"] == one["acceptance"]["level"] == 0.8
+    assert one["plan"]["schedule"][-1][1] == 4
+    assert one["plan"]["end_to_end"]["speedup"] < one["plan"]["speedup"]["value"]
+    assert found["decision"]["speedup"]["value"] == one["plan"]["speedup"]["value"]
+    assert found["workload"]["output_len"] == 256
+
+
+def test_memory_is_budgeted_for_the_lengths_that_were_given() -> None:
+    stated = checked(LARGE, SMALLER, "vllm", "h100", max_num_seqs=8, input_len=100, output_len=100).assessments[0]
+    whole = checked(LARGE, SMALLER, "vllm", "h100", max_num_seqs=8, max_model_len=200).assessments[0]
+    assert stated.budget.per_device_bytes.target_kv == whole.budget.per_device_bytes.target_kv
