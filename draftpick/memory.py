@@ -12,7 +12,7 @@ from typing import NamedTuple
 from draftpick.choices import GGUF_BITS, LIMITS, MEMORY, STORED_BITS
 from draftpick.errors import UsageError
 from draftpick.models.profile import Experts, LatentAttention, ModelProfile
-from draftpick.pair import DRAFT_FREE, Device, Head, Pair
+from draftpick.pair import DRAFT_FREE, Device, Head, Pair, Setting
 from draftpick.rules.engines_say import draft_must_split_alike
 
 _DELTA = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_moe"})
