@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from draftpick.catalog import Catalog
-from draftpick.choices import APPLE_PREFERENCE, ASCEND_PREFERENCE, ENGINE_PREFERENCE, USUAL_ENGINES, RuleChoices
+from draftpick.choices import (
+    APPLE_PREFERENCE,
+    ASCEND_PREFERENCE,
+    CPU_PREFERENCE,
+    ENGINE_PREFERENCE,
+    USUAL_ENGINES,
+    RuleChoices,
+)
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
@@ -184,7 +191,7 @@ class Engines:
 def preferred(engines: Iterable[Engine], device: Device | None) -> tuple[list[Engine], list[Engine]]:
     """Engines in the order in which one is named where the user named none: the device's usual ones, and the others."""
     vendor = device.vendor if device is not None else None
-    first = {"huawei": ASCEND_PREFERENCE, "apple": APPLE_PREFERENCE}.get(vendor or "", ())
+    first = {"huawei": ASCEND_PREFERENCE, "apple": APPLE_PREFERENCE, "generic": CPU_PREFERENCE}.get(vendor or "", ())
     order = (*first, *ENGINE_PREFERENCE)
     ranked = sorted(
         engines, key=lambda engine: (order.index(engine.key) if engine.key in order else len(order), engine.key)

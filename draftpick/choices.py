@@ -89,6 +89,8 @@ USUAL_ENGINES = frozenset({"vllm", "sglang", "llama.cpp"})
 """Named before others accept a pair more readily: nobody changes to a rare engine for the sake of a draft."""
 APPLE_PREFERENCE = ("mlx", "llama.cpp")
 """The same on an Apple device."""
+CPU_PREFERENCE = ("llama.cpp", "transformers")
+"""The same on a processor alone."""
 ASCEND_PREFERENCE = ("vllm-ascend", "sglang-ascend", "xllm", "mindie")
 """The same on an Ascend device."""
 

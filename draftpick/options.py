@@ -11,7 +11,7 @@ import typer
 
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
-from draftpick.pair import STOP_RULES, WORKLOADS, Setting
+from draftpick.pair import STOP_RULES, WORKLOADS, Device, Setting
 
 
 class Format(str, Enum):
@@ -70,7 +70,7 @@ DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
-        help="As 910b3 or atlas-800i-a2; `draftpick catalog list --kind devices` shows all.",
+        help="As 910b3 or atlas-800i-a2, or auto; `draftpick catalog list --kind devices` shows all.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -415,7 +415,7 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
     """Where the pair runs, from the options of a command."""
     return Setting(
         engine=catalog.engine(values["engine"]) if values["engine"] is not None else None,
-        device=catalog.device(values["device"]) if values["device"] is not None else None,
+        device=_device(values["device"], catalog),
         tensor_parallel_size=values["tensor_parallel_size"] or 1,
         max_model_len=values["max_model_len"],
         max_num_seqs=values["max_num_seqs"],
@@ -435,6 +435,16 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         output_len=values["output_len"],
         stop_rule=_one_of(values["stop_rule"], "--stop-rule", STOP_RULES),
     )
+
+
+def _device(asked: str | None, catalog: Catalog) -> Device | None:
+    if asked is None:
+        return None
+    if asked.strip().lower() != "auto":
+        return catalog.device(asked)
+    from draftpick.devices import present
+
+    return catalog.device(present())
 
 
 def _one_of(asked: str | None, option: str, known: tuple[str, ...]) -> str | None:

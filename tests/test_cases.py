@@ -170,6 +170,7 @@ def test_where_nothing_fits_it_says_what_is_left() -> None:
         pytest.param((), "vllm", id="no device"),
         pytest.param(("--device", "910b3"), "vllm-ascend", id="an Ascend device"),
         pytest.param(("--device", "m3-max"), "mlx", id="an Apple device"),
+        pytest.param(("--device", "cpu"), "llama.cpp", id="a processor"),
     ],
 )
 def test_the_engine_named_is_one_that_people_run_there(options: tuple[str, ...], engine: str) -> None:
