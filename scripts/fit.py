@@ -50,7 +50,7 @@ HUBER = 1.5
 """Residuals beyond so many standard deviations count linearly: some published rows are broken builds."""
 SPEEDUP_NOISE, BASE_NOISE, FRACTION_NOISE, RATE_NOISE = 0.2, 0.3, 0.12, 0.4
 """Standard deviations of what is fitted: log speed-up, log tokens per second, accepted share, logit of the rate."""
-OFFSET_WIDTH = 0.4
+OFFSET_WIDTH = 0.6
 """How far apart the texts of two sources are expected to be, as a logit of the rate."""
 
 
