@@ -20,6 +20,8 @@ from fit import Prediction, Row, as_model, fit, held_out, predict, read, start
 
 CONSTANT = 1.33
 NEAREST = 7.0
+SEVERAL = 5
+"""Rows of a source from which on its median says something."""
 
 
 class Entry(NamedTuple):
@@ -82,13 +84,15 @@ def averages(values: Sequence[tuple[Row, float]], by: Iterable[str]) -> str:
 
 
 def median_by(values: Sequence[tuple[Row, float]]) -> str:
-    """The median, and the median and the mean over sources of their medians."""
+    """The median, and over sources of their medians the median, the mean, and the mean of those with several rows."""
     parts: dict[str, list[float]] = {}
     for row, value in values:
         parts.setdefault(row.source, []).append(value)
     medians = [np.median(part) for part in parts.values()]
+    several = [np.median(part) for part in parts.values() if len(part) >= SEVERAL]
     return (
-        f"{np.median([v for _, v in values]):.3f} / {np.median(medians):.3f} (mean of sources {np.mean(medians):.3f})"
+        f"{np.median([v for _, v in values]):.3f} / {np.median(medians):.3f} "
+        f"(mean of sources {np.mean(medians):.3f}; of those with {SEVERAL} rows or more {np.mean(several):.3f})"
     )
 
 

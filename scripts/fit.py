@@ -41,6 +41,8 @@ from draftpick.pair import Engine, Pair, Proposal, Setting
 ROOT = Path(__file__).parent.parent
 MEASUREMENTS = ROOT / "catalog" / "measurements.csv"
 FITTED = ROOT / "catalog" / "acceptance.json"
+PAGE = ROOT / "docs" / "predictions.md"
+MARKS = ("<!-- figures of make fit -->", "<!-- end of figures -->")
 
 LONG_PROMPT = 6000
 """Tokens of the long-context tasks (SCROLLS, RAG over papers); other tasks take the assumed context."""
@@ -554,6 +556,13 @@ def _text_of(content: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
+def write_page(figures: str) -> None:
+    """Put the figures into the documentation, between its marks."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
+    PAGE.write_text(f"{before}{MARKS[0]}\n```text\n{figures}\n```\n{MARKS[1]}{after}", encoding="utf-8")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--date", default=datetime.date.today().isoformat(), help="date to write into the file")
@@ -568,7 +577,9 @@ def main() -> None:
         print(f"  {parameter.name:40s} {shown:10.5g}   (from {parameter.prior:g})")
     from evaluate import report
 
-    print(report(rows, said, left_out))
+    figures = report(rows, said, left_out)
+    write_page(figures)
+    print(figures)
 
 
 if __name__ == "__main__":

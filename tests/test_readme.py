@@ -14,7 +14,7 @@ import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"```console\n\$ (?P<command>draftpick [^\n]*)\n(?P<output>.*?)```\n", re.DOTALL)
-MOST_LINES = 40
+MOST_LINES = 46
 
 
 def shown(command: str) -> str:

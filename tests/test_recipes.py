@@ -60,6 +60,7 @@ def test_every_recipe_is_followed_here() -> None:
         "A device",
         "An engine",
         "A rule",
+        "A measurement",
         "A tokenizer",
         "A report format",
         "A source of candidates",
@@ -106,6 +107,7 @@ def test_a_device(rows: Path) -> None:
     assert (document["device"]["id"], document["device"]["memory_bytes"]) == ("acme-x1-32g", 32 * 2**30)
     said = next(found for found in document["candidates"][0]["findings"] if found["rule"] == "dtype")
     assert "Acme X1 32 GB lacks bfloat16" in said["message"]
+    assert document["candidates"][0]["cost"]["device"] == "acme-x1-32g"
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,8 @@ def test_an_engine(rows: Path, draft: str, version: str, verdict: str, reason: s
     found = document["candidates"][0]["engines"]["acme-serve"]
     assert found["verdict"] == verdict
     assert reason in " ".join(found["reasons"])
+    cost = document["candidates"][0]["cost"]
+    assert (cost["engine"] if cost is not None else None) == ("acme-serve" if verdict == "accepted" else None)
 
 
 @pytest.fixture
@@ -164,6 +168,19 @@ def test_a_source_of_candidates() -> None:
         assert inspect.isgeneratorfunction(source)
         assert inspect.signature(source, eval_str=True).return_annotation == Iterator[Proposal]
     assert "_heads(" in inspect.getsource(candidates.search)
+
+
+def test_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    fit = importlib.import_module("fit")
+    text = (ROOT / "catalog" / "measurements.csv").read_text(encoding="utf-8")
+    first = text.splitlines()[1]
+    assert first.startswith("PM0001,")
+    more = tmp_path / "measurements.csv"
+    more.write_text(text + first.replace("PM0001", "PM9999", 1) + "\n", encoding="utf-8")
+    added = {row.id for row in fit.read(more)[0]} - {row.id for row in fit.read()[0]}
+    assert added == {"PM9999"}
+    assert all(mark in fit.PAGE.read_text(encoding="utf-8") for mark in fit.MARKS)
 
 
 def test_a_tokenizer() -> None:

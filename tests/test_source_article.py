@@ -21,7 +21,7 @@ from test_readme import BLOCK, shown
 
 from draftpick.memory import medusa_params
 from draftpick.replay import GREEDY_DRAFT, FixedLength, RateRule, Trace, answer_from_matches, replay, walk
-from draftpick.speedup import break_even_rate, mean_acceptance_length, speedup, step_times
+from draftpick.speedup import break_even_rate, mean_acceptance_length, rate_from_draft_acceptance, speedup, step_times
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "source-article.md"
@@ -100,6 +100,17 @@ def test_a_measured_pair_read_as_accepted_over_drafted(share: float, cost: float
     assert row["speedup"] == pytest.approx(measured, abs=0.005)
 
 
+def test_the_prediction_for_the_second_pair_is_below_the_article_and_nearer_to_a_share() -> None:
+    """The page says so in prose."""
+    options = ("-d", "TinyLlama/TinyLlama_v1.1", "--engine", "vllm-ascend", "--device", "atlas-800i-a2", "--json")
+    found = run("recommend", "meta-llama/Llama-2-7b-hf", *options).document["candidates"][0]
+    assert found["plan"]["speedup"]["value"] < 1.7
+    as_share = rate_from_draft_acceptance(0.55, 5)
+    assert as_share == pytest.approx(0.81, abs=0.005)
+    assert abs(as_share - found["acceptance"]["rate"]) < abs(0.55 - found["acceptance"]["rate"])
+    assert not found["acceptance"]["low"] <= 0.55 <= found["acceptance"]["high"]
+
+
 def test_the_page_states_the_cost_that_each_pair_needs() -> None:
     rows = table("| draft | acceptance | speed-up | added TTFT | c, read as α | c, read as a share |")
     assert len(rows) == 4
@@ -132,10 +143,10 @@ def articles_length(rate: float, k: int) -> float:
     ],
 )
 def test_tokens_per_step(rate: float, k: int, articles: float, engines: float, limit: float) -> None:
-    found = plan_of(acceptance_rate=rate, draft_cost=0, num_speculative_tokens=256)["candidates"][0]["plan"]["by_k"]
+    found = plan_of(acceptance_rate=rate, draft_cost=0, num_speculative_tokens=64)["candidates"][0]["plan"]["by_k"]
     assert articles_length(rate, k) == pytest.approx(articles, abs=0.005)
     assert found[k]["mean_acceptance_length"] == pytest.approx(engines, abs=0.005)
-    assert found[256]["mean_acceptance_length"] == pytest.approx(limit, abs=0.005)
+    assert found[64]["mean_acceptance_length"] == pytest.approx(limit, abs=0.005)
     # What the article's formula forgets is one token, with the chance that all were right.
     assert found[k]["mean_acceptance_length"] - articles_length(rate, k) == pytest.approx(rate**k)
 
@@ -166,6 +177,8 @@ def test_the_speedup_without_k_against_published_measurements() -> None:
     assert {"three": 3}[said[2]] == len({row["source"] for row in rows})
     factors = [1 / (1 - float(row["alpha_per_token"])) / float(row["speedup"]) for row in rows]
     assert float(said[3]) == pytest.approx(median(factors), abs=0.05)
+    assert sorted(factors)[1] < 1 <= sorted(factors)[2] + 1e-9
+    assert min(factors) > 0.9
 
 
 # The best k.
@@ -312,15 +325,15 @@ def test_the_bounds_of_the_rule_are_high_rates() -> None:
 def test_the_page_states_what_the_rule_gains_on_independent_acceptances(row: list[str]) -> None:
     rate, drafted, ruled, five, best = map(number, row)
     times = step_times(0.05)
-    matches = np.random.default_rng(1).random((32, 4000)) < rate
+    matches = np.random.default_rng(1).random((16, 4000)) < rate
     trace = Trace(tuple(answer_from_matches(f"{place}", answer) for place, answer in enumerate(matches.tolist())))
     lengths = {k: found.lengths.ratio for k, found in replay(trace, GREEDY_DRAFT, range(1, 9)).items()}
     fixed = {k: speedup(length, times, k) for k, length in lengths.items() if length is not None}
     adaptive = walk(trace, RateRule())
     gain = adaptive.speedup(times)
     assert gain is not None
-    assert [gain.value, fixed[5], max(fixed.values())] == pytest.approx([ruled, five, best], abs=0.0051)
-    assert adaptive.counts[:, 3].sum() / adaptive.counts[:, 1].sum() == pytest.approx(drafted, abs=0.051)
+    assert [gain.value, fixed[5], max(fixed.values())] == pytest.approx([ruled, five, best], abs=0.01)
+    assert adaptive.counts[:, 3].sum() / adaptive.counts[:, 1].sum() == pytest.approx(drafted, abs=0.06)
     assert gain.value < max(fixed.values()) * 1.001
 
 
