@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from draftpick.choices import REFERENCE_DEVICE, REFERENCE_DEVICES
 from draftpick.errors import NotResolvable
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
-from draftpick.predict import Prediction
+from draftpick.predict import Prediction, Predictor
 
 CATALOG = load()
 LARGE, SMALL, SMALLER = "Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B"
@@ -97,6 +100,31 @@ def test_a_bandwidth_and_a_memory_replace_the_device_s_own() -> None:
     assert own.place.devices == 1
     assert predicted(LARGE, SMALLER, "vllm", "h100", bandwidth=1e12).costs.target > 2 * own.costs.target
     assert predicted(LARGE, SMALLER, "vllm", "h100", memory=40 * 2**30).place.devices == 2
+
+
+def test_a_published_row_is_predicted_as_the_evaluation_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `make eval` judges is what `check` says."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "scripts"))
+    fit: Any = importlib.import_module("fit")
+    fitted = json.loads(fit.FITTED.read_text(encoding="utf-8"))
+    model = {"rate": fitted["rate"], "cost": fitted["cost"], "offsets": {}}
+    rows = [row for row in fit.read()[0] if len(row.draftings) == 1 and row.context is None]
+    stated = {row.id: row.draftings[0] for row in rows if row.draftings[0].stop == "fixed"}
+    assert len(stated) > 20
+    for row in rows[:: len(rows) // 40]:
+        drafting = row.draftings[0]
+        asked = row.pair.setting._replace(
+            num_spec_tokens=drafting.num_spec_tokens,
+            stop_rule=drafting.stop,
+            workload=next((name for name in WORKLOADS if name in row.inputs), None),
+        )
+        if row.pair.setting.engine.key == "llama.cpp" and drafting.stop == "confidence":
+            asked = asked._replace(engine=CATALOG.engine(f"llama.cpp@{fit.OLD_LLAMA_CPP}"), stop_rule=None)
+        (found,) = check(row.pair.target, row.draft, asked, CATALOG, find).assessments
+        predictor = Predictor(row.pair.target, asked, CATALOG)
+        told = predictor.predict(found.pair, row.pair.setting.engine.key)
+        assert told is not None
+        assert told.plan.speedup.value == pytest.approx(fit.predict(row, model).speedup, rel=1e-6), row.id
 
 
 # ---------------------------------------------------------------------- laws

@@ -10,7 +10,7 @@ from draftpick.assess import Assessment
 from draftpick.decision import num_spec_tokens
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import Setting
+from draftpick.pair import Device, Setting
 from draftpick.report.text import json_text
 
 SCHEMA_VERSION = "1"
@@ -29,7 +29,7 @@ def document(advice: Advice) -> dict[str, Any]:
         "tool": {"name": "draftpick", "version": __version__, "catalog_date": advice.catalog_date},
         "command": advice.command,
         "target": model(advice.target),
-        "device": _device(setting),
+        "device": _device(advice),
         "engine": {"id": setting.engine.key, "version": setting.engine.version} if setting.engine else None,
         "workload": _workload(setting),
         "decision": {
@@ -200,14 +200,22 @@ def _sizes(profile: ModelProfile) -> dict[str, int | None]:
     }
 
 
-def _device(setting: Setting) -> dict[str, Any] | None:
-    if setting.device is None:
-        return None
+def _device(advice: Advice) -> dict[str, Any] | None:
+    """The device named, or the one that the first prediction assumes."""
+    setting = advice.setting
+    if setting.device is not None:
+        return _device_values(setting.device, setting.tensor_parallel_size, assumed=False)
+    found = next((one.prediction for one in advice.assessments if one.prediction is not None), None)
+    return _device_values(found.place.device, found.place.devices, assumed=True) if found is not None else None
+
+
+def _device_values(device: Device, count: int, *, assumed: bool) -> dict[str, Any]:
     return {
-        "id": setting.device.key,
-        "name": setting.device.name,
-        "count": setting.tensor_parallel_size,
-        "memory_bytes": setting.device.memory_bytes,
+        "id": device.key,
+        "name": device.name,
+        "count": count,
+        "memory_bytes": device.memory_bytes,
+        "assumed": assumed,
     }
 
 
