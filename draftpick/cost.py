@@ -14,7 +14,7 @@ from draftpick.choices import COSTS, PRIORS
 from draftpick.errors import UsageError
 from draftpick.memory import cache, draft_tensor_parallel_size, head_params
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import IN_PARALLEL, Device, Engine, Pair
+from draftpick.pair import IN_PARALLEL, WITHOUT_CACHE, Device, Engine, Pair
 from draftpick.rules.engine_facts import in_version
 
 MAX_POSITIONS = 17
@@ -360,7 +360,7 @@ def _costs(
         draft=0.0 if together else draft,
         verify=verify,
         overhead=overhead,
-        ttft_overhead=prefill_time(theirs, drafting, prompt),
+        ttft_overhead=prefill_time(theirs, drafting, 1 if pair.method in WITHOUT_CACHE else prompt),
         c=draft / verify[0],
         notes=tuple(notes),
         launch_bound=bound,

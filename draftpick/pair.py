@@ -8,6 +8,8 @@ from draftpick.models.tokenizer import Relation
 DRAFT_FREE = frozenset({"ngram", "suffix"})
 IN_PARALLEL = frozenset({"pard", "medusa", "dflash"})
 """Methods that draft all tokens of a step in one pass."""
+WITHOUT_CACHE = frozenset({"medusa", "mlp_speculator"})
+"""Methods that read the target's last state alone, and nothing of the prompt."""
 
 WORKLOADS = ("chat", "code", "math", "summarization", "translation", "extraction")
 """What requests are about, as far as published measurements tell them apart."""

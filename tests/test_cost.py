@@ -10,7 +10,7 @@ from draftpick.assess import relate
 from draftpick.cost import Costs, Rates, costs, kv_bytes, load, pass_time, prefill_time, rates_of, step_time
 from draftpick.errors import UsageError
 from draftpick.models.profile import Experts, LatentAttention, ModelProfile
-from draftpick.pair import Device, Pair, Proposal, Setting
+from draftpick.pair import Device, Head, Pair, Proposal, Setting
 
 KNOWN = catalog.load()
 
@@ -272,3 +272,16 @@ COMMON_NAMES = (
 @pytest.mark.parametrize("name", COMMON_NAMES.split(" · "))
 def test_devices_are_found_by_their_common_names(name: str) -> None:
     assert KNOWN.device(name).bandwidth
+
+
+@pytest.mark.parametrize(("method", "reads"), [("eagle3", True), ("medusa", False)])
+def test_only_heads_with_a_cache_of_their_own_read_the_prompt(method: str, reads: bool) -> None:
+    target = KNOWN.profile("lmsys/vicuna-7b-v1.3")
+    head = Head("a/head", method, target.id, params=500_000_000, num_hidden_layers=1)
+    pair = Pair(
+        target, Proposal(method, "given", head=head), Setting(engine=KNOWN.engine("vllm"), device=KNOWN.device("h100"))
+    )
+    short, long = (costs(pair, input_len=length) for length in (1, 20_000))
+    assert short is not None
+    assert long is not None
+    assert (short.ttft_overhead != long.ttft_overhead) is reads

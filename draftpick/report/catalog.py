@@ -85,6 +85,9 @@ def _find(catalog: Catalog, name: str) -> tuple[str, str, Record]:
         except UsageError:
             continue
         return kind, key, catalog.record(kind, key)
+    invented = catalog.not_published(name)
+    if invented is not None:
+        raise UsageError(f"the catalogue has no {name!r}: {invented[0]}", f"the nearest real one is {invented[1]}")
     near = catalog.nearest(name)
     raise UsageError(
         f"the catalogue has no {name!r}",

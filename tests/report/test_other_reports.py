@@ -134,3 +134,10 @@ def test_validation_counts_and_names_problems(tmp_path: Path) -> None:
     assert text.splitlines()[-1] == f"{tmp_path}: {len(text.splitlines()) - 1} errors, 0 warnings"
     assert all(line.startswith("error: families/evil.toml: ") for line in text.splitlines()[:-1])
     assert "\x07" not in text
+
+
+def test_a_name_that_no_model_has_is_told_what_is_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        one_record(load(), "Llama2-1.1B", as_json=False, width=None, color=False)
+    assert "ever published" in caught.value.message
+    assert "TinyLlama" in str(caught.value.hint)
