@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import WORKLOADS, Engine, Pair
+from draftpick.pair import DRAFT_FREE, WORKLOADS, Engine, Pair
 from draftpick.rules import lineage
 from draftpick.rules.engine_facts import in_version
 from draftpick.rules.figures import bits_per_weight
@@ -25,6 +25,10 @@ LEVEL = 0.80
 """Level of every predicted interval."""
 Z = 1.2816
 """Half-width of an interval of that level, in standard deviations."""
+
+
+HOTTEST = 1.5
+"""Temperature beyond which nothing was published."""
 
 
 class Acceptance(NamedTuple):
@@ -97,7 +101,7 @@ def prior(
     heat = _checked(workload, temperature if temperature is not None else pair.setting.temperature)
     known = model if model is not None else fitted()
     if pair.draft is None:
-        return _published(pair, workload, known)
+        return _published(pair, workload, heat, known)
     inputs = features(pair, workload, heat)
     if inputs is None:
         return None
@@ -121,7 +125,8 @@ def basis(pair: Pair, workload: str | None = None) -> Basis:
         assert row is not None
         where = f" on {workload}" if workload is not None and workload in known["methods"][pair.method] else ""
         said = f"{row['rows']} published rows of {row['sources']} sources, most at {row['num_spec_tokens']} drafted."
-        return Basis(f"{pair.method}{where}: {said}", tuple(row["ids"]))
+        of = f", {row['share']} of the rate of {row['share_of']}" if "share_of" in row else ""
+        return Basis(f"{pair.method}{where}{of}: {said}", tuple(row["ids"]))
     inputs = features(pair, workload)
     assert inputs is not None
     near = _closest(pair, inputs, known["rows"])
@@ -159,8 +164,7 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
         noise += 2.0**-bits if bits is not None else 0.0
     inputs["quantisation"] = 10 * noise
     if temperature:
-        sampled = drafting_of(pair.setting.engine).samples
-        inputs["temperature, sampled draft" if sampled else "temperature, greedy draft"] = min(temperature, 1.5)
+        inputs[_heat_name(pair)] = min(temperature, HOTTEST)
     return inputs
 
 
@@ -323,17 +327,32 @@ def _geometric(ratio: float, terms: float) -> float:
 # ------------------------------------------------------------------------------------------------ heads and look-up
 
 
-def _published(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> Acceptance | None:
-    """The rate that the method's published tokens per step stand for."""
+def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str, Any]) -> Acceptance | None:
+    """The rate that the method's published tokens per step stand for, nearly all of them greedy."""
     row = _method_row(pair, workload, known)
     if row is None:
         return None
     k = row["num_spec_tokens"]
-    return Acceptance(row["rate"], row["low"], row["high"], tau=_geometric(row["rate"], k + 1), drafted=k)
+    cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, HOTTEST)
+    rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
+    return Acceptance(rate, low, high, tau=_geometric(rate, k + 1), drafted=k)
+
+
+def _shifted(rate: float, logit: float) -> float:
+    if logit == 0 or not 0 < rate < 1:
+        return float(rate)
+    return logistic(math.log(rate / (1 - rate)) + logit)
+
+
+def _heat_name(pair: Pair) -> str:
+    sampled = drafting_of(pair.setting.engine).samples
+    return "temperature, sampled draft" if sampled else "temperature, greedy draft"
 
 
 def _method_row(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> Mapping[str, Any] | None:
     table: Mapping[str, Mapping[str, Any]] = known["methods"].get(pair.method, {})
+    if pair.method in DRAFT_FREE and workload is not None:
+        return table.get(workload)  # what copies from the texts has no rate of its own
     return table.get(workload or "any") or table.get("any")
 
 

@@ -85,6 +85,14 @@ class Assessment:
             return None
         return self._predictor.bounds(self.pair, taken.engine)
 
+    @property
+    def missing(self) -> str:
+        """Why the speed-up of a viable pair could not be predicted; empty where it could."""
+        taken = self.verdict
+        if self._predictor is None or taken is None or self.prediction is not None:
+            return ""
+        return self._predictor.missing(self.pair, taken.engine)
+
     @cached_property
     def schedule(self) -> tuple[tuple[int, int, int], ...]:
         """(from, to, num_spec_tokens) by sequences at once; empty without a prediction or a number of sequences."""

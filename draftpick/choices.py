@@ -114,6 +114,9 @@ COST_TABLE: tuple[Choice, ...] = (
     # What a pass costs where neither the device's nor the engine's file says, nor measurements were there to fit.
     Choice("memory", 0.8, "share of the bandwidth that reading weights reaches on most devices"),
     Choice("compute", 0.3, "share of the peak that a pass over a few positions reaches: its matrices are thin"),
+    Choice("thin_rows", 32, "rows of a pass up to which its matrices are thin; published rows have at most 17"),
+    Choice("thick_rows", 8192, "rows from which on a pass computes as a whole prompt does"),
+    Choice("cost_error", 0.25, "half-width of ln(cost) at 80 %, for methods whose predictions nobody could check"),
     Choice("overlap", 1.5, "exponent that joins reading and arithmetic: 1 adds them up, a large one takes the longer"),
     Choice("prefill", 0.6, "share of the peak over a whole prompt"),
     Choice("unpacking", 2.0, "quantised weights are unpacked before they are multiplied"),

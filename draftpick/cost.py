@@ -6,13 +6,14 @@ a prediction; what a probe or a server measured replaces it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from draftpick.acceptance import Step, bits_of, fitted, translates
 from draftpick.choices import COSTS, PRIORS
 from draftpick.errors import UsageError
-from draftpick.memory import cache, draft_tensor_parallel_size, head_params
+from draftpick.memory import cache, cache_element_bytes, draft_tensor_parallel_size, head_params
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import IN_PARALLEL, WITHOUT_CACHE, Device, Engine, Pair
 from draftpick.rules.engine_facts import in_version
@@ -22,6 +23,10 @@ MAX_POSITIONS = 17
 
 PLAIN_LAYERS = frozenset({"gpt2", "gpt_bigcode", "opt", "gpt_neo", "gpt_neox", "gptj", "bloom", "codegen"})
 """Model types whose layers have fused projections, LayerNorm and no rotary embedding or gate: half the kernels."""
+
+
+INT8_VENDORS = frozenset({"huawei", "nvidia", "amd"})
+"""Their matrix units multiply 8-bit integers."""
 
 
 class Load(NamedTuple):
@@ -44,6 +49,10 @@ class Load(NamedTuple):
     """What a layer costs to launch inside a captured graph, against a Llama layer."""
     groups: float = 1.0
     """Query heads that share one cached head."""
+    attention: float = 0.0
+    """Width of all query heads of all layers that see the whole text: what attention computes with each token of it."""
+    native: str | None = None
+    """fp8 or int8 where weights and activations are multiplied in that format, by devices that have it."""
 
     @property
     def active(self) -> float:
@@ -79,6 +88,8 @@ class Rates(NamedTuple):
     """Per expert of a layer, in engines that loop over experts."""
     all_reduce: float
     """Per layer and pass."""
+    native: frozenset[str]
+    """Formats of 8 bits that the device multiplies at twice the rate of 16."""
     per_token: float
     """What the engine spends on every plain pass of the target outside of the model."""
     per_step: float
@@ -150,7 +161,7 @@ def costs(
             raise UsageError(f"{name} is {value}", f"{name} is at least 1")
     known: Mapping[str, float] = calibration if calibration is not None else fitted()["cost"]
     rates = rates_of(device, engine, devices, known, bandwidth=setting.bandwidth)
-    ours = load(pair.target, setting.quantization, length, setting.dtype)
+    ours = load(pair.target, setting.quantization, length, setting.dtype, setting.kv_cache_dtype)
     theirs = _draft_load(pair, length)
     if rates is None or ours is None or theirs is None:
         return None
@@ -158,12 +169,18 @@ def costs(
     if devices > 1 and (alone := draft_tensor_parallel_size(pair)) != devices:
         drafting = rates_of(device, engine, alone, known, bandwidth=setting.bandwidth) or rates
     if pair.draft is not None:
-        drafting = drafting._replace(launch=drafting.draft_launch)
+        # What a layer costs more inside a graph it does not cost again outside of one.
+        drafting = drafting._replace(launch=max(drafting.draft_launch, drafting.launch * theirs.captured))
+        theirs = theirs._replace(captured=1.0)
     return _costs(pair, ours, theirs, rates, drafting, batch, input_len or length, verify)
 
 
 def load(
-    model: ModelProfile, quantization: str | None = None, context: int = 1, dtype: str | None = None
+    model: ModelProfile,
+    quantization: str | None = None,
+    context: int = 1,
+    dtype: str | None = None,
+    kv_cache_dtype: str | None = None,
 ) -> Load | None:
     """What a pass of `model` reads; None where its layers, parameters or storage format are not known.
 
@@ -186,10 +203,37 @@ def load(
         else:
             experts = 0
     launches = COSTS["plain_layer"] if model.model_type in PLAIN_LAYERS else 1.0
-    read = kv_bytes(model, context)
+    read = kv_bytes(model, context) * cache_element_bytes(kv_cache_dtype) / 2
     groups = (model.num_attention_heads or 1) / (model.num_key_value_heads or model.num_attention_heads or 1)
     captured = COSTS["latent_layer"] if model.latent is not None else 1.0
-    return Load(model.num_hidden_layers, dense, routed, experts, per_token, bits, read, launches, captured, groups)
+    return Load(
+        layers=model.num_hidden_layers,
+        dense=dense,
+        routed=routed,
+        experts=experts,
+        experts_per_token=per_token,
+        bits=bits,
+        kv_bytes=read,
+        launches=launches,
+        captured=captured,
+        groups=groups,
+        attention=_attention(model),
+        native=native_format(quantization or model.quantization),
+    )
+
+
+def _attention(model: ModelProfile) -> float:
+    layers = (model.num_hidden_layers or 0) - (model.recurrent_layers or 0) - (model.sliding_layers or 0)
+    width = (model.num_attention_heads or 0) * (model.head_dim or 0) or model.hidden_size or 0
+    return float(max(layers, 0) * width)
+
+
+def native_format(quantization: str | None) -> str | None:
+    """The format of 8 bits that is multiplied as it is; None where weights are unpacked to 16 bits first."""
+    name = (quantization or "").lower()
+    if "fp8" in name or "float8" in name:
+        return "fp8"
+    return "int8" if "w8a8" in name else None
 
 
 def kv_bytes(model: ModelProfile, context: int) -> float:
@@ -249,6 +293,7 @@ def rates_of(
         hidden=facts.get("mode") == "eager",
         expert_launch=number("launch_per_expert"),
         all_reduce=0.0 if devices == 1 else 2 * COSTS["all_reduce"],
+        native=frozenset(name for name, there in (("fp8", device.fp8), ("int8", kind in INT8_VENDORS)) if there),
         per_token=number("per_token"),
         per_step=number("per_step"),
         per_draft=number("per_draft_token"),
@@ -265,8 +310,10 @@ def pass_time(load: Load, rates: Rates, positions: float, batch: int = 1) -> flo
     """Seconds of one pass over `positions` tokens of each of `batch` sequences."""
     rows = positions * batch
     read = load.weights(rows) / rates.bandwidth
-    work = 2 * load.active * rows / rates.compute
-    if load.bits < 16:
+    work = 2 * load.active * rows / _compute(rates, rows)
+    if load.native in rates.native:
+        work /= 2
+    elif load.bits < 16:
         work *= 1 + (rates.unpacking - 1) * (16 - load.bits) / 12
     moved = load.kv_bytes * _moves(load, rates) * batch / rates.bandwidth
     # A roofline with a rounded ridge: small batches overlap arithmetic with reading in part.
@@ -274,6 +321,15 @@ def pass_time(load: Load, rates: Rates, positions: float, batch: int = 1) -> flo
     busy: float = (read**overlap + work**overlap) ** (1 / overlap)
     launched = launch_time(load, rates)
     return (max(busy, launched) if rates.hidden else busy + launched) + moved + load.layers * rates.all_reduce
+
+
+def _compute(rates: Rates, rows: float) -> float:
+    """Operations per second of a pass over so many rows: thin matrices first, then what a whole prompt reaches."""
+    few, many = COSTS["thin_rows"], COSTS["thick_rows"]
+    if rows <= few:
+        return rates.compute
+    share = min(math.log(rows / few) / math.log(many / few), 1.0)
+    return float(rates.compute * (max(rates.prefill, rates.compute) / rates.compute) ** share)
 
 
 def _moves(load: Load, rates: Rates) -> float:
@@ -306,7 +362,9 @@ def _between(verify: tuple[float, ...], drafted: float) -> float:
 
 def prefill_time(load: Load, rates: Rates, tokens: int) -> float:
     """Seconds of the pass over a prompt of `tokens`."""
-    busy = max(2 * load.active * tokens / rates.prefill, load.weights(tokens) / rates.bandwidth)
+    # Each token attends to half of the prompt on average, in two products.
+    work = 2 * load.active * tokens + 2 * load.attention * tokens**2
+    busy = max(work / rates.prefill, load.weights(tokens) / rates.bandwidth)
     return busy + launch_time(load, rates) + load.layers * rates.all_reduce
 
 
@@ -350,7 +408,7 @@ def _costs(
     bound = launched > COSTS["launch_bound"] * one
     if bound and pair.draft is not None:
         notes.append(
-            f"a drafted token is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} of its "
+            f"a pass of the draft is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} of its "
             f"{draft * 1e3:.1f} ms, a smaller draft of as many layers is no faster, and at low acceptance it makes "
             f"decoding slower{'; ' + rates.seen if rates.seen else ''}"
         )
@@ -361,7 +419,7 @@ def _costs(
         verify=verify,
         overhead=overhead,
         ttft_overhead=prefill_time(theirs, drafting, 1 if pair.method in WITHOUT_CACHE else prompt),
-        c=draft / verify[0],
+        c=(first / PRIORS["num_spec_tokens"] if together else draft) / verify[0],
         notes=tuple(notes),
         launch_bound=bound,
         prefill=prefill,
@@ -376,7 +434,9 @@ def _draft_load(pair: Pair, context: int) -> Load | None:
     draft, head = pair.draft, pair.proposal.head
     if draft is not None:
         # Engines run both models in one dtype.
-        return load(draft, pair.setting.draft_quantization, context, pair.setting.dtype or pair.target.dtype)
+        setting = pair.setting
+        dtype = setting.dtype or pair.target.dtype
+        return load(draft, setting.draft_quantization, context, dtype, setting.kv_cache_dtype)
     if pair.method in ("ngram", "suffix"):
         return _NOTHING
     bits = bits_of(None, pair.target.dtype) or 16.0

@@ -39,7 +39,11 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
         return _nothing_fits(command, target, ranked)
     if best.ids_unknown:
         return _never_compared(target, best)
-    decided = _by_prediction(target, best, best.prediction) if best.prediction is not None else _by_facts(target, best)
+    if best.prediction is not None:
+        decided = _by_prediction(target, best, best.prediction)
+    else:
+        others = [one for one in ranked if one.prediction is not None and one.proposal.method not in DRAFT_FREE]
+        decided = _among_unknown(target, best, others[0]) if others else _by_facts(target, best)
     return decided._replace(sentence=decided.sentence + _misfit(best))
 
 
@@ -81,18 +85,24 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
     row = found.plan.drafting
     assert row is not None, "a plan reaches at least one token"
     action = decide_by([found.plan], "roofline").action
-    elsewhere = action == "do_not_speculate" and found.place.assumed and row.high >= 1 + MARGIN
+    # A loss on a device that nobody named says little of the user's own, unless the draft is too large on any.
+    unsure = found.place.assumed and row.high >= 1 + MARGIN and not _too_large(best)
+    elsewhere = action == "do_not_speculate" and unsure
     if elsewhere:
-        action = "undecided"  # a loss on a device that nobody named says little of the user's own
+        action = "undecided"
     place, gain = _place(found.place, _care(best)), _gain(row, found)
     k, proposal = row.k, best.proposal
     if action == "speculate":
         lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} is {PREDICTED}."
     elif action == "undecided":
+        why = (
+            "a loss there. Another device may gain: name yours with --device"
+            if elsewhere
+            else "too little to tell from none"
+        )
         lead = (
-            f"Measure before you put {proposal.label} in front of {target.id}{place}: "
-            f"{gain} is {PREDICTED}, and that is too little to tell from none."
-            + (" Another device may gain: name yours with --device." if elsewhere else "")
+            f"Measure before you put {proposal.label} in front of {target.id}{place}: with num_spec_tokens = {k}, "
+            f"{gain} is {PREDICTED}, {why}."
         )
     else:
         lead = (
@@ -110,6 +120,16 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
     )
 
 
+def _among_unknown(target: ModelProfile, best: Assessment, other: Assessment) -> Decision:
+    """Nobody can tell what the first gains, and what can be told of the others is a loss."""
+    sentence = (
+        f"Measure before you speculate with {target.id}{_engine(best)}: what {best.proposal.label} gains cannot be "
+        f"predicted ({best.missing}), and {other.proposal.label}, the best of those that can, is predicted "
+        f"{other.expected_speedup:.2f}× the plain decoding speed."
+    )
+    return Decision("undecided", sentence, method=best.proposal.method, draft=best.proposal.id)
+
+
 def _gain(row: KRow, found: Prediction) -> str:
     interval = f"{found.acceptance.level:.0%} interval {row.low:.2f} to {row.high:.2f}".replace("%", " %")
     return f"{row.speedup:.2f}× the plain decoding speed ({interval})"
@@ -122,11 +142,15 @@ def _place(place: Place, care: str) -> str:
 
 
 def _at_lower_load(best: Assessment) -> str:
-    """What a decision for the full load must not hide: fewer sequences at once would gain."""
+    """What a decision for the full load must not hide: other numbers of sequences at once would gain."""
     gaining = [(first, last, k) for first, last, k in best.schedule if k]
     if not gaining:
         return ""
-    return f" Up to {gaining[-1][1]} at once it is predicted to gain, with num_spec_tokens = {gaining[-1][2]}."
+    low, high = gaining[0][0], gaining[-1][1]
+    tokens = sorted({k for _, _, k in gaining})
+    lengths = str(tokens[0]) if len(tokens) == 1 else f"{tokens[0]} to {tokens[-1]}"
+    reach = f"Up to {high}" if low == 1 else f"From {low} to {high}"
+    return f" {reach} at once it is predicted to gain, with num_spec_tokens = {lengths}."
 
 
 def _use(target: ModelProfile, best: Assessment) -> str:
@@ -152,7 +176,8 @@ def _by_facts(target: ModelProfile, best: Assessment) -> Decision:
         return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
     k = num_spec_tokens(best)
     start = f" with num_spec_tokens = {k}" if k else ""
-    sentence = f"{_use(target, best)}{place}{start} ({FACTS_ONLY})."
+    missing = f"; {best.missing}" if best.missing else ""
+    sentence = f"{_use(target, best)}{place}{start} ({FACTS_ONLY}{missing})."
     return Decision("speculate", sentence, method=proposal.method, draft=proposal.id, num_spec_tokens=k)
 
 

@@ -6,9 +6,10 @@ Everything here is a prediction. What a probe or a server measured replaces its 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from draftpick.acceptance import Acceptance, Basis, Drafting, basis, drafting_of, expected_step, prior
+from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, MEMORY, PRIORS, REFERENCE_DEVICE, REFERENCE_DEVICES
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
@@ -17,6 +18,9 @@ from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules.engine import most_tokens
 from draftpick.speedup import DEFAULT_MOST_TOKENS, Interval, KRow, Plan, choose, mean_acceptance_length, schedule_by
+
+NOTHING = Proposal("ngram", "always")
+"""A draft that costs nothing: what a target does alone."""
 
 
 class Place(NamedTuple):
@@ -66,26 +70,43 @@ class Predictor:
         self._setting = setting
         self._catalog = catalog
         self._places: dict[str, Place] = {}
-        self._verify: dict[tuple[str, int], tuple[float, ...]] = {}
+        self._verify: dict[tuple[str, int, int], tuple[float, ...]] = {}
 
     def predict(self, pair: Pair, engine: str) -> Prediction | None:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
         if pair.method in DRAFT_FREE and self._setting.workload is None:
             return None  # what it gains is up to the texts alone
-        place = self._place(engine)
-        placed = self._placed(pair, place)
+        place = self._place_of(pair, engine)
+        placed = _placed(pair, place)
         expected = prior(placed, self._setting.workload)
         parts = self._costs(placed, place, place.batch)
-        if expected is None or parts is None:
+        if expected is None or parts is None or (place.device.devices_per_node == 1 and place.devices > 1):
             return None
         asked = _given_length(placed)
-        reach = max(asked or 0, _reach(placed, place.engine, expected))
-        rows = _rows(placed, parts, expected, reach)
-        k = asked if asked is not None else choose([row.speedup for row in rows])
-        row = rows[k]
+        rows = _rows(placed, parts, expected, _lengths(placed, place.engine, expected, asked))
+        plan = Plan(0, 1.0, Interval(1.0, 1.0, 1.0, expected.level), rows, fixed=asked is not None)
+        row = plan.row(asked) if asked is not None else rows[choose([row.speedup for row in rows])]
         gain = Interval(row.speedup, row.low, row.high, expected.level)
-        plan = Plan(k, row.mean_acceptance_length, gain, rows, fixed=asked is not None)
-        return Prediction(placed, place, expected, parts, plan, self._end_to_end(parts, gain.value, k))
+        plan = plan._replace(num_spec_tokens=row.k, mean_acceptance_length=row.mean_acceptance_length, speedup=gain)
+        return Prediction(placed, place, expected, parts, plan, self._end_to_end(parts, gain.value, row.k))
+
+    def missing(self, pair: Pair, engine: str) -> str:
+        """Why there is no prediction for a pair that has none."""
+        place = self._place(engine)
+        if place.device.bandwidth is None and self._setting.bandwidth is None:
+            return f"the bandwidth of {place.device.key} is not known: give it with --bandwidth"
+        draft, setting = pair.draft, self._setting
+        for option, asked, model in (
+            ("--quantization", setting.quantization, self._target),
+            ("--draft-quantization", setting.draft_quantization, draft),
+        ):
+            if asked is not None and model is not None and bits_of(asked, None) is None:
+                return f"how many bits {option} {asked} stores is not known"
+        if self._costs(_placed(pair._replace(proposal=NOTHING), place), place, place.batch) is None:
+            return f"layers, parameters or format of {self._target.id} are not known"
+        if draft is not None:
+            return f"layers, parameters or format of {draft.id} are not known"
+        return f"nothing was published that tells what {pair.proposal.label} accepts or costs"
 
     def bounds(self, pair: Pair, engine: str) -> tuple[float, float] | None:
         """Between what a draft of unknown size or shape must lie, if it is smaller than its target: at worst a drafted
@@ -93,9 +114,9 @@ class Predictor:
         are not known.
         """
         place = self._place(engine)
-        placed = self._placed(pair, place)
-        alone = self._costs(placed._replace(proposal=Proposal("ngram", "always")), place, place.batch)
-        if pair.draft is None or alone is None:
+        placed = _placed(pair, place)
+        alone = self._costs(placed._replace(proposal=NOTHING), place, place.batch)
+        if pair.method in DRAFT_FREE or alone is None:
             return None
         expected = prior(placed, self._setting.workload)
         worst, best = (expected.low, expected.high) if expected is not None else (0.0, 1.0)
@@ -116,8 +137,11 @@ class Predictor:
         def k_at(batch: int) -> int:
             parts = self._costs(placed, found.place, batch)
             assert parts is not None, "known at another batch size"
-            rows = _rows(placed, parts, found.acceptance, len(found.plan.by_k) - 1)
-            return choose([row.speedup for row in rows])
+            lengths = [row.k for row in found.plan.by_k[1:]]
+            if found.plan.fixed:
+                lengths = [found.plan.num_spec_tokens]
+            rows = _rows(placed, parts, found.acceptance, lengths)
+            return rows[choose([row.speedup for row in rows])].k
 
         return schedule_by(k_at, most)
 
@@ -127,21 +151,31 @@ class Predictor:
             found = self._places[key] = self._find_place(key)
         return found
 
+    def _place_of(self, pair: Pair, engine: str) -> Place:
+        """The place, with as many devices as hold the draft too."""
+        place = self._place(engine)
+        need = self._devices(_placed(pair, place))
+        return place if need <= place.devices else place._replace(devices=need)
+
     def _find_place(self, key: str) -> Place:
         setting = self._setting
         engine = setting.engine if setting.engine is not None and setting.engine.key == key else None
         engine = engine or self._catalog.engine(key)
         device = setting.device or self._catalog.device(REFERENCE_DEVICES.get(key, REFERENCE_DEVICE))
-        devices = setting.tensor_parallel_size
-        alone = Pair(
-            self._target,
-            Proposal("ngram", "always"),
-            setting._replace(engine=engine, device=device, max_model_len=None, max_num_seqs=None),
-        )
-        held = budget(alone, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
-        if not held.fits:
-            devices = max(devices, held.min_tensor_parallel_size or self._by_weights(device, engine, setting))
-        return Place(engine, device, setting.device is None, devices, setting.max_num_seqs or 1)
+        place = Place(engine, device, setting.device is None, setting.tensor_parallel_size, setting.max_num_seqs or 1)
+        alone = _placed(Pair(self._target, NOTHING, setting), place)
+        return place._replace(devices=max(place.devices, self._devices(alone)))
+
+    def _devices(self, placed: Pair) -> int:
+        """How many devices hold the weights and one sequence; more of them may be needed for the whole load."""
+        setting = placed.setting
+        one = placed._replace(setting=setting._replace(max_model_len=None, max_num_seqs=None))
+        held = budget(one, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
+        if held.fits:
+            return setting.tensor_parallel_size
+        assert setting.device is not None
+        assert setting.engine is not None
+        return held.min_tensor_parallel_size or self._by_weights(setting.device, setting.engine, setting)
 
     def _by_weights(self, device: Device, engine: Engine, setting: Setting) -> int:
         """The power of two of devices that holds the weights, for caches whose shape nobody knows."""
@@ -152,12 +186,8 @@ class Predictor:
             devices *= 2
         return devices
 
-    def _placed(self, pair: Pair, place: Place) -> Pair:
-        setting = pair.setting._replace(engine=place.engine, device=place.device, tensor_parallel_size=place.devices)
-        return pair._replace(setting=setting)
-
     def _costs(self, placed: Pair, place: Place, batch: int) -> Costs | None:
-        key = (place.engine.key, batch)
+        key = (place.engine.key, place.devices, batch)
         setting = self._setting
         found = costs(
             placed, batch=batch, context=_context(setting), input_len=setting.input_len, verify=self._verify.get(key)
@@ -176,25 +206,39 @@ class Predictor:
         return EndToEnd(without / total, total, without)
 
 
-def _rows(placed: Pair, parts: Costs, expected: Acceptance, reach: int) -> tuple[KRow, ...]:
-    """What each number of drafted tokens gives, from none to `reach`."""
-    usual, heat = _drafting(placed), placed.setting.temperature or 0.0
+def _placed(pair: Pair, place: Place) -> Pair:
+    setting = pair.setting._replace(engine=place.engine, device=place.device, tensor_parallel_size=place.devices)
+    return pair._replace(setting=setting)
 
-    def gain(rate: float, drafting: Drafting) -> tuple[float, float]:
+
+def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[int]) -> tuple[KRow, ...]:
+    """What no drafting and each number of drafted tokens gives."""
+    usual, heat, trained = _drafting(placed), placed.setting.temperature or 0.0, _trained(placed)
+
+    def gain(rate: float, k: int) -> tuple[float, float]:
+        drafting = usual._replace(num_spec_tokens=min(k, trained or k))
         step = expected_step(rate, drafting, heat, own_rate=expected.own_rate)
+        if drafting.num_spec_tokens < k:
+            step = step._replace(drafted=k, passes=k)  # beyond its training a head costs and gives nothing
         return step.tau, step.tau * parts.target / step_time(parts, step)
 
     rows = [KRow(0, 1.0, 1.0, 1.0, 1.0)]
-    errors = [math.exp(error) for error in expected.log_error] if expected.log_error is not None else None
-    for k in range(1, reach + 1):
-        drafting = usual._replace(num_spec_tokens=k)
-        length, value = gain(expected.rate, drafting)
-        if errors is not None:
-            low, high = (value * error for error in errors)
+    for k in lengths:
+        length, value = gain(expected.rate, k)
+        if expected.log_error is not None:
+            low, high = (value * math.exp(error) for error in expected.log_error)
         else:
-            low, high = (gain(rate, drafting)[1] for rate in (expected.low, expected.high))
+            low, high = (gain(rate, k)[1] for rate in (expected.low, expected.high))
+            low, high = _wider(value, low, high)
         rows.append(KRow(k, length, value, low, high))
     return tuple(rows)
+
+
+def _wider(value: float, low: float, high: float) -> tuple[float, float]:
+    """The interval of a rate joined with that of the cost, as half-widths of independent errors."""
+    below = math.hypot(math.log(value / low), COSTS["cost_error"])
+    above = math.hypot(math.log(high / value), COSTS["cost_error"])
+    return value * math.exp(-below), value * math.exp(above)
 
 
 def _drafting(placed: Pair) -> Drafting:
@@ -206,6 +250,24 @@ def _drafting(placed: Pair) -> Drafting:
     return drafting_of(placed.setting.engine, None, placed.setting.stop_rule)
 
 
+def _trained(placed: Pair) -> int | None:
+    """How many tokens a head was trained to draft; None for what has no such bound."""
+    if placed.method == "mtp" and placed.target.num_nextn_predict_layers:
+        return placed.target.num_nextn_predict_layers
+    head = placed.proposal.head
+    return head.num_spec_tokens if head is not None else None
+
+
+def _lengths(placed: Pair, engine: Engine, expected: Acceptance, asked: int | None) -> Iterable[int]:
+    """The numbers of tokens to look at: what the engine takes, and what a head was trained or published for."""
+    if asked is not None and _drafting(placed).stop == "heuristic":
+        return (asked,)
+    trained = _trained(placed) or expected.drafted
+    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), trained)
+    reach = max(min(limit for limit in limits if limit is not None), 1)
+    return range(1, max(reach, asked or 0) + 1)
+
+
 def _given_length(placed: Pair) -> int | None:
     """The number of tokens asked for, or where a heuristic starts, which then finds its own; None: to be chosen."""
     setting = placed.setting
@@ -213,16 +275,6 @@ def _given_length(placed: Pair) -> int | None:
         return setting.num_spec_tokens
     usual = drafting_of(setting.engine, None, setting.stop_rule)
     return usual.num_spec_tokens if usual.stop == "heuristic" else None
-
-
-def _reach(placed: Pair, engine: Engine, expected: Acceptance) -> int:
-    """The largest k worth looking at: what the engine takes, and for a head what it was trained or published for."""
-    head = placed.proposal.head
-    trained = head.num_spec_tokens if head is not None else None
-    if placed.method == "mtp":
-        trained = placed.target.num_nextn_predict_layers or trained
-    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), trained or expected.drafted)
-    return max(min(limit for limit in limits if limit is not None), 1)
 
 
 def _context(setting: Setting) -> int | None:

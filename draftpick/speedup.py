@@ -94,11 +94,15 @@ class Plan(NamedTuple):
     fixed: bool = False
     """The k was given, not chosen."""
 
+    def row(self, k: int) -> KRow:
+        """What k tokens give, for a k that was looked at."""
+        return next(row for row in self.by_k if row.k == k)
+
     @property
     def drafting(self) -> KRow | None:
         """The row the decision is about: the plan's k, or the best k ≥ 1 where the plan is not to draft."""
         if self.num_spec_tokens:
-            return self.by_k[self.num_spec_tokens]
+            return self.row(self.num_spec_tokens)
         return max(self.by_k[1:], key=lambda row: row.speedup, default=None)
 
 
@@ -390,7 +394,7 @@ def schedule_by(k_at: Callable[[int], int], max_num_seqs: int) -> tuple[tuple[in
 
     It is asked for at powers of two and where k changes between them.
     """
-    _number(max_num_seqs, "max_num_seqs", 1, 1e6, "a whole number, 1 or more")
+    _number(max_num_seqs, "max_num_seqs", 1, 1 << 20, f"a whole number from 1 to {1 << 20:,}")
     known: dict[int, int] = {}
 
     def known_k(batch: int) -> int:
@@ -469,7 +473,7 @@ def _decide_measured(plans: Sequence[Plan], wanted: float, num_prompts: int | No
 
 
 def _rows(plan: Plan) -> tuple[KRow, ...]:
-    return (plan.by_k[plan.num_spec_tokens],) if plan.fixed and plan.num_spec_tokens else plan.by_k[1:]
+    return (plan.row(plan.num_spec_tokens),) if plan.fixed and plan.num_spec_tokens else plan.by_k[1:]
 
 
 def _more_prompts(

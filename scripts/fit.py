@@ -434,7 +434,7 @@ def rate_spread(rows: Sequence[Row], said: Mapping[str, Prediction]) -> float:
 # ----------------------------------------------------------------------------------------------- heads and n-gram
 
 METHODS = {
-    "eagle": (("eagle", "eagle2"), "", 5),
+    "eagle": (("eagle",), "", 5),
     "eagle3": (("eagle3",), "", 5),
     "mtp": (("mtp",), "", 1),
     "medusa": (("medusa",), "", 4),
@@ -443,6 +443,12 @@ METHODS = {
     "suffix": (("suffix",), "", 8),
 }
 """Method → classes of published rows, a word of their name, and the length where a row names none."""
+
+
+DRAFTS_TREES = frozenset({"eagle", "eagle2", "eagle3", "medusa"})
+"""Classes whose own code drafts trees."""
+CHAIN_OF_TREE = 0.87
+"""Rate of a chain over the one that a tree's tokens per step seem to show: PM1188 and PM1189 state both."""
 
 
 def methods(path: Path = MEASUREMENTS) -> dict[str, dict[str, Any]]:
@@ -456,12 +462,18 @@ def methods(path: Path = MEASUREMENTS) -> dict[str, dict[str, Any]]:
         for row in rows:
             if row is not None and row[0] is not None:
                 parts.setdefault(row[0], []).append(row[1:])
-        found[method] = {workload: _pooled(part) for workload, part in sorted(parts.items()) if len(part) >= 4}
+        found[method] = {workload: _pooled(part) for workload, part in sorted(parts.items()) if _is_enough(part)}
+    found["eagle"] = _as_eagle(found["eagle3"], table)
     return found
 
 
+def _is_enough(part: Sequence[tuple[str, str, int, float]]) -> bool:
+    """Rows of one source tell of its texts and setting, not of the method."""
+    return len(part) >= 4 and len({source for _, source, _, _ in part}) >= 2
+
+
 def _method_row(record: Mapping[str, Any], usual: int) -> tuple[str | None, str, str, int, float] | None:
-    """Workload, id, source, length and rate; None where neither a length nor a share tells the rate."""
+    """Workload, id, source, length and rate of a chain; None where neither a length nor a share tells it."""
     number = re.fullmatch(r"(\d+)(?:\.0)?", str(record["k"]))
     k = int(number[1]) if number and int(number[1]) <= 32 else usual
     tau, share = record["tau_incl_bonus"], record["frac_drafted_accepted"]
@@ -469,7 +481,38 @@ def _method_row(record: Mapping[str, Any], usual: int) -> tuple[str | None, str,
         if not number or not math.isfinite(share):
             return None
         tau = 1 + k * share
-    return workload_of(str(record["task"]))[0], record["row_id"], record["source"], k, rate_for(min(tau, k + 0.95), k)
+    rate = rate_for(min(tau, k + 0.95), k) * (CHAIN_OF_TREE if _is_tree(record) else 1.0)
+    return workload_of(str(record["task"]))[0], record["row_id"], record["source"], k, rate
+
+
+def _is_tree(record: Mapping[str, Any]) -> bool:
+    """Whether a head drafted a tree: its own code does, unless the row speaks of a chain or of a serving engine."""
+    if record["method_class"] not in DRAFTS_TREES:
+        return False
+    said = f"{record['k']} {record['k_rule']} {record['draft_or_method']}".lower()
+    serving = re.search("vllm|sglang|tensorrt", str(record["engine"]).lower())
+    return "tree" in said or not (serving or "chain" in said)
+
+
+def _as_eagle(table: Mapping[str, dict[str, Any]], rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """EAGLE by what it accepts beside EAGLE-3 where a source published both: alone, its authors published it."""
+    keys = ["source", "target", "task", "engine"]
+    rates = {
+        name: {
+            tuple(record[key] for key in keys): found[-1]
+            for record in rows[rows.method_class == name].to_dict("records")
+            if (found := _method_row(record, METHODS[name][2])) is not None
+        }
+        for name in ("eagle", "eagle3")
+    }
+    both = rates["eagle"].keys() & rates["eagle3"].keys()
+    share = float(np.median([rates["eagle"][key] / rates["eagle3"][key] for key in both]))
+    said = {"rate", "low", "high"}
+    return {
+        workload: {name: round(value * share, 3) if name in said else value for name, value in row.items()}
+        | {"share_of": "eagle3", "share": round(share, 3)}
+        for workload, row in table.items()
+    }
 
 
 def _pooled(part: Sequence[tuple[str, str, int, float]]) -> dict[str, Any]:

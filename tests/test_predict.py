@@ -74,7 +74,7 @@ def test_without_a_device_a_reference_one_is_assumed_and_said(engine: str) -> No
     ("target", "device", "asked", "taken"),
     [
         pytest.param(LARGE, "h100", 1, 1, id="fits on one"),
-        pytest.param("meta-llama/Llama-3.3-70B-Instruct", "h100", 1, 2, id="takes two"),
+        pytest.param("Qwen/Qwen3-32B", "a100-40g", 1, 4, id="takes four with its draft"),
         pytest.param("meta-llama/Llama-3.3-70B-Instruct", "h100", 8, 8, id="more were asked for"),
         pytest.param("meta-llama/Llama-3.3-70B-Instruct", "l40s", 1, 4, id="small devices"),
     ],
@@ -222,7 +222,7 @@ def test_what_needs_no_draft_is_predicted_for_named_workloads_alone(workload: st
     found = recommend(find(LARGE), setting("vllm", workload=workload), CATALOG, find, drafts=[SMALLER])
     free = [one for one in found.assessments if one.proposal.method in DRAFT_FREE]
     assert len(free) == 2
-    assert all((one.prediction is not None) == (workload is not None) for one in free)
+    assert {one.proposal.method for one in free if one.prediction is not None} == ({"ngram"} if workload else set())
 
 
 # ---------------------------------------------------------------------- ranking and deciding
@@ -366,3 +366,98 @@ def test_memory_is_budgeted_for_the_lengths_that_were_given() -> None:
     stated = checked(LARGE, SMALLER, "vllm", "h100", max_num_seqs=8, input_len=100, output_len=100).assessments[0]
     whole = checked(LARGE, SMALLER, "vllm", "h100", max_num_seqs=8, max_model_len=200).assessments[0]
     assert stated.budget.per_device_bytes.target_kv == whole.budget.per_device_bytes.target_kv
+
+
+# ---------------------------------------------------------------------- what must not be said again
+
+
+def heads_of(target: str, method: str, **more: Any) -> list[Prediction]:
+    found = recommend(find(target), setting("vllm", "h100", **more), CATALOG, find).viable
+    return [one.prediction for one in found if one.proposal.method == method and one.prediction is not None]
+
+
+def test_a_draft_nobody_can_predict_is_not_advised_over_predicted_losses() -> None:
+    advice = recommend(find("mistralai/Mistral-Small-4-119B-2603"), setting("llama.cpp"), CATALOG, find)
+    first = advice.viable[0]
+    assert first.prediction is None
+    assert first.missing
+    assert advice.decision.action == "undecided"
+    assert first.missing in advice.decision.sentence
+
+
+def test_eagle_is_not_expected_to_accept_more_than_eagle_3() -> None:
+    older, newer = (heads_of("meta-llama/Llama-3.1-8B-Instruct", method) for method in ("eagle", "eagle3"))
+    assert max(one.acceptance.rate for one in older) < min(one.acceptance.rate for one in newer)
+
+
+def test_formats_that_a_device_multiplies_are_not_slower_under_load() -> None:
+    plain, native, unpacked = (
+        predicted(LARGE, SMALLER, "vllm", "h200", max_num_seqs=256, quantization=name).costs.target
+        for name in (None, "fp8", "awq")
+    )
+    assert native < plain < unpacked
+
+
+@pytest.mark.parametrize("k", [1, 12])
+def test_a_given_length_is_the_only_one_in_the_schedule(k: int) -> None:
+    advice = checked(LARGE, SMALL, "vllm", "h100", num_spec_tokens=k, max_num_seqs=64)
+    assert {tokens for _, _, tokens in advice.assessments[0].schedule} <= {0, k}
+    if advice.decision.action == "do_not_speculate":
+        assert "Up to 64" not in advice.decision.sentence
+
+
+def test_a_heuristic_length_is_one_row_that_the_schedule_keeps() -> None:
+    found = checked(LARGE, SMALL, "vllm", "h100", stop_rule="heuristic", max_num_seqs=8).assessments[0]
+    assert found.prediction is not None
+    starts = [row.k for row in found.prediction.plan.by_k]
+    assert starts == [0, found.prediction.plan.num_spec_tokens]
+    assert {tokens for _, _, tokens in found.schedule} <= set(starts)
+
+
+@pytest.mark.parametrize("device", ["m1", "310b"])
+def test_devices_that_stand_alone_are_not_multiplied(device: str) -> None:
+    found = checked("meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct", "llama.cpp", device)
+    assert found.assessments[0].prediction is None
+
+
+def test_a_latent_draft_is_cheaper_than_its_larger_kin() -> None:
+    assert (
+        predicted("moonshotai/Kimi-K2-Instruct", "moonshotai/Moonlight-16B-A3B-Instruct", "vllm", "h200").costs.c < 0.7
+    )
+
+
+def test_heads_beyond_their_training_gain_nothing_more() -> None:
+    target, head = "lmsys/vicuna-7b-v1.3", "FasterDecoding/medusa-vicuna-7b-v1.3"
+    few = predicted(target, head, "vllm", "h100")
+    many = predicted(target, head, "vllm", "h100", num_spec_tokens=16)
+    assert many.plan.speedup.value < few.plan.speedup.value
+    assert many.plan.mean_acceptance_length <= few.plan.by_k[-1].mean_acceptance_length
+
+
+def test_a_hotter_request_costs_heads_acceptance_too() -> None:
+    cold, hot = (heads_of(LARGE, "eagle3", temperature=heat)[0].acceptance.rate for heat in (0.0, 1.0))
+    assert hot < cold
+
+
+def test_a_smaller_cache_is_read_faster() -> None:
+    plain, small = (
+        predicted(LARGE, SMALLER, "vllm", "h200", input_len=100_000, kv_cache_dtype=kind).costs.target
+        for kind in (None, "fp8")
+    )
+    assert small < plain
+
+
+def test_the_time_of_a_long_prompt_grows_faster_than_its_length() -> None:
+    short, long = (predicted(LARGE, SMALLER, "vllm", "h200", input_len=n).costs.prefill for n in (8192, 131072))
+    assert long > 24 * short
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--quantization", "bogus"), "--quantization bogus"),
+        (("--draft-quantization", "bogus"), "--draft-quantization bogus"),
+    ],
+)
+def test_a_missing_prediction_says_what_is_missing(arguments: tuple[str, ...], said: str) -> None:
+    assert said in run("check", LARGE, SMALLER, "--engine", "vllm", *arguments).stdout

@@ -445,7 +445,7 @@ def test_end_to_end_counts_both_prefills() -> None:
         pytest.param(lambda: sp.checked_times(StepTimes(0, 1, 1, (0.0,))), "0", "above 0", id="target takes no time"),
         pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, (2.0,))), "v(1)", "same", id="v(1) is not t"),
         pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, ())), "verification", "v(1)", id="no v"),
-        pytest.param(lambda: sp.make_schedule([1.0], growing, 0), "max_num_seqs", "1 or more", id="batch 0"),
+        pytest.param(lambda: sp.make_schedule([1.0], growing, 0), "max_num_seqs", "from 1 to", id="batch 0"),
         pytest.param(
             lambda: sp.end_to_end(step_times(0.1), 4, 2.0, prefill=-1, draft_prefill=0, num_tokens=5),
             "-1",

@@ -103,6 +103,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
         "cost": {
             "c": parts.c,
             "target_ms": parts.target * 1e3,
+            "draft_first_ms": parts.draft_first * 1e3,
             "draft_ms": parts.draft * 1e3,
             "verify_ms": [time * 1e3 for time in parts.verify],
             "overhead_ms": parts.overhead * 1e3,
@@ -119,6 +120,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
         "plan": {
             "num_spec_tokens": said.plan.num_spec_tokens,
             "mean_acceptance_length": row.mean_acceptance_length,
+            "speedup_of": row.k,
             "speedup": {"value": row.speedup, "low": row.low, "high": row.high, "level": rate.level},
             "by_k": [one._asdict() for one in said.plan.by_k],
             "schedule": [list(part) for part in found.schedule],
