@@ -102,10 +102,12 @@ class Assessment:
 
     @property
     def misfits(self) -> bool:
-        """Whether it fits the facts and does not fit the memory of the device that was named."""
+        """Whether it fits the facts and not the memory: that of the device named, or where other drafts fit."""
         setting = self.pair.setting
         named = setting.device is not None or setting.memory is not None
-        return named and self.viable and self.budget.fits is False
+        if named and self.viable and self.budget.fits is False:
+            return True
+        return self.prediction is not None and self.prediction.place.crowded
 
     @property
     def expected_speedup(self) -> float:

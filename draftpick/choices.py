@@ -312,6 +312,9 @@ MEMORY_TABLE: tuple[Choice, ...] = (
     Choice("state-bytes", 4, "vLLM and SGLang keep the state of gated delta nets in float32 for Qwen3.5 and later"),
     Choice("index-bytes", 132, "keys of the sparse index, per layer and token: 128 in 8 bits and a float32 scale"),
     Choice("medusa-heads", 4, "the published checkpoints hold four or five, though several configs name two"),
+    Choice(
+        "small-draft", 0.1, "room for a draft of a tenth of the target's weights, cache and all, decides the devices"
+    ),
     Choice("max-devices", 64, "tensor parallelism over more is not tried: the next step is another model or format"),
     Choice("own-matrices.sglang", 2, "NEXTN holds its own embedding and lm_head while the pool is sized: issue 36452"),
     Choice("own-matrices.sglang-ascend", 2, "as SGLang"),

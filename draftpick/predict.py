@@ -31,9 +31,11 @@ class Place(NamedTuple):
     assumed: bool
     """Nobody named the device: it is the reference one of the engine."""
     devices: int
-    """The tensor-parallel size asked for, or the smallest that holds the target where that one does not."""
+    """The tensor-parallel size asked for, or the smallest that holds the target and leaves room for a small draft."""
     batch: int
     """Sequences at once."""
+    crowded: bool = False
+    """This draft takes more devices than the others."""
 
 
 class EndToEnd(NamedTuple):
@@ -155,7 +157,7 @@ class Predictor:
         """The place, with as many devices as hold the draft too."""
         place = self._place(engine)
         need = self._devices(_placed(pair, place))
-        return place if need <= place.devices else place._replace(devices=need)
+        return place if need <= place.devices else place._replace(devices=need, crowded=True)
 
     def _find_place(self, key: str) -> Place:
         setting = self._setting
@@ -163,8 +165,21 @@ class Predictor:
         engine = engine or self._catalog.engine(key)
         device = setting.device or self._catalog.device(REFERENCE_DEVICES.get(key, REFERENCE_DEVICE))
         place = Place(engine, device, setting.device is None, setting.tensor_parallel_size, setting.max_num_seqs or 1)
-        alone = _placed(Pair(self._target, NOTHING, setting), place)
-        return place._replace(devices=max(place.devices, self._devices(alone)))
+        devices = max(place.devices, self._devices(_placed(Pair(self._target, NOTHING, setting), place)))
+        roomy = place._replace(devices=2 * devices)
+        if setting.tensor_parallel_size == 1 and devices > 1 and not self._has_room(place._replace(devices=devices)):
+            return roomy
+        return place._replace(devices=devices)
+
+    def _has_room(self, place: Place) -> bool:
+        """Whether the target leaves room for a small draft; where nobody can tell, it does."""
+        setting = self._setting
+        alone = _placed(Pair(self._target, NOTHING, setting._replace(max_model_len=None, max_num_seqs=None)), place)
+        held = budget(alone, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
+        parts = held.per_device_bytes
+        if parts.free is None or parts.target_weights is None:
+            return True
+        return parts.free >= MEMORY["small-draft"] * parts.target_weights
 
     def _devices(self, placed: Pair) -> int:
         """How many devices hold the weights and one sequence; more of them may be needed for the whole load."""

@@ -99,7 +99,7 @@ def test_a_bandwidth_and_a_memory_replace_the_device_s_own() -> None:
     own = predicted(LARGE, SMALLER, "vllm", "h100")
     assert own.place.devices == 1
     assert predicted(LARGE, SMALLER, "vllm", "h100", bandwidth=1e12).costs.target > 2 * own.costs.target
-    assert predicted(LARGE, SMALLER, "vllm", "h100", memory=40 * 2**30).place.devices == 2
+    assert predicted(LARGE, SMALLER, "vllm", "h100", memory=40 * 2**30).place.devices == 4
 
 
 def test_a_published_row_is_predicted_as_the_evaluation_does(monkeypatch: pytest.MonkeyPatch) -> None:
