@@ -313,8 +313,9 @@ MEMORY_TABLE: tuple[Choice, ...] = (
     Choice("index-bytes", 132, "keys of the sparse index, per layer and token: 128 in 8 bits and a float32 scale"),
     Choice("medusa-heads", 4, "the published checkpoints hold four or five, though several configs name two"),
     Choice(
-        "small-draft", 0.1, "room for a draft of a tenth of the target's weights, cache and all, decides the devices"
+        "small-draft", 0.05, "room for a draft of a twentieth of its target, cache and all, decides how many devices"
     ),
+    Choice("easy-fit", 0.5, "a draft whose weights take less of the free memory than this fits without a second look"),
     Choice("max-devices", 64, "tensor parallelism over more is not tried: the next step is another model or format"),
     Choice("own-matrices.sglang", 2, "NEXTN holds its own embedding and lm_head while the pool is sized: issue 36452"),
     Choice("own-matrices.sglang-ascend", 2, "as SGLang"),

@@ -431,22 +431,21 @@ _NOTHING = Load(0, 0.0, 0.0, 0, 0, 16.0, 0.0)
 
 def _draft_load(pair: Pair, context: int) -> Load | None:
     """What a drafted token reads; a draft-free method reads nothing; None where it is not known."""
+    target, setting = pair.target, pair.setting
     draft, head = pair.draft, pair.proposal.head
     if draft is not None:
         # Engines run both models in one dtype.
-        setting = pair.setting
-        dtype = setting.dtype or pair.target.dtype
+        dtype = setting.dtype or target.dtype
         return load(draft, setting.draft_quantization, context, dtype, setting.kv_cache_dtype)
     if pair.method in ("ngram", "suffix"):
         return _NOTHING
-    bits = bits_of(None, pair.target.dtype) or 16.0
-    target = pair.target
-    size = head_params(head, target) if head is not None else None
-    if head is not None and size is not None:
-        return Load(head.num_hidden_layers or 1, float(size), 0.0, 0, 0, bits, 0.0)
     if pair.method == "mtp" and target.params_read and target.num_hidden_layers:
         # A layer of the target's own kind and its lm_head, the experts of one token only.
         vocabulary = target.embedding_params or 0
         layer = max(target.params_read - vocabulary, 0) / target.num_hidden_layers
-        return Load(1, layer + vocabulary, 0.0, 0, 0, bits, 0.0)
-    return None
+        stored = bits_of(setting.quantization or target.quantization, target.dtype or setting.dtype)
+        return Load(1, layer + vocabulary, 0.0, 0, 0, stored or 16.0, 0.0)
+    size = head_params(head, target) if head is not None else None
+    if head is None or size is None:
+        return None
+    return Load(head.num_hidden_layers or 1, float(size), 0.0, 0, 0, bits_of(None, target.dtype) or 16.0, 0.0)

@@ -611,6 +611,15 @@ def budget(
     )
 
 
+def devices_needed(
+    pair: Pair, *, memory: int | None = None, gpu_memory_utilization: float | None = None
+) -> tuple[bool | None, int | None]:
+    """Whether a pair fits as it is set, and if it does not, the fewest devices that hold it; None: nobody can tell."""
+    plan = _plan(pair, memory, None, gpu_memory_utilization, None, None)
+    fits = _fits(plan, _parts(plan, _load(plan, plan.devices)))
+    return fits, None if fits else _fewest_devices(plan)
+
+
 def _check(pair: Pair, memory: int | None, share: float | None, drafted: int | None, split: int | None) -> None:
     setting = pair.setting
     counts = {

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, MEMORY, PRIORS, REFERENCE_DEVICE, REFERENCE_DEVICES
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
-from draftpick.memory import budget, device_memory, weight_bytes
+from draftpick.memory import budget, device_memory, devices_needed, weight_bytes
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules.engine import most_tokens
@@ -36,6 +37,8 @@ class Place(NamedTuple):
     """Sequences at once."""
     crowded: bool = False
     """This draft takes more devices than the others."""
+    free: int | None = None
+    """Bytes of each device that the target and one sequence leave; None: not known."""
 
 
 class EndToEnd(NamedTuple):
@@ -156,6 +159,8 @@ class Predictor:
     def _place_of(self, pair: Pair, engine: str) -> Place:
         """The place, with as many devices as hold the draft too."""
         place = self._place(engine)
+        if self._fits_easily(pair, place):
+            return place
         need = self._devices(_placed(pair, place))
         return place if need <= place.devices else place._replace(devices=need, crowded=True)
 
@@ -166,31 +171,43 @@ class Predictor:
         device = setting.device or self._catalog.device(REFERENCE_DEVICES.get(key, REFERENCE_DEVICE))
         place = Place(engine, device, setting.device is None, setting.tensor_parallel_size, setting.max_num_seqs or 1)
         devices = max(place.devices, self._devices(_placed(Pair(self._target, NOTHING, setting), place)))
-        roomy = place._replace(devices=2 * devices)
-        if setting.tensor_parallel_size == 1 and devices > 1 and not self._has_room(place._replace(devices=devices)):
-            return roomy
-        return place._replace(devices=devices)
+        place = place._replace(devices=devices)
+        place = place._replace(free=self._free(place))
+        weights = weight_bytes(self._target, quantization=setting.quantization, engine=key) or 0
+        crammed = place.free is not None and place.free * devices < MEMORY["small-draft"] * weights
+        if crammed and setting.tensor_parallel_size == 1 and devices > 1:
+            place = place._replace(devices=2 * devices)
+            place = place._replace(free=self._free(place))
+        return place
 
-    def _has_room(self, place: Place) -> bool:
-        """Whether the target leaves room for a small draft; where nobody can tell, it does."""
+    def _free(self, place: Place) -> int | None:
+        """Bytes of each device that the target and one sequence leave; None where nobody can tell."""
         setting = self._setting
         alone = _placed(Pair(self._target, NOTHING, setting._replace(max_model_len=None, max_num_seqs=None)), place)
         held = budget(alone, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
-        parts = held.per_device_bytes
-        if parts.free is None or parts.target_weights is None:
-            return True
-        return parts.free >= MEMORY["small-draft"] * parts.target_weights
+        return held.per_device_bytes.free
+
+    def _fits_easily(self, pair: Pair, place: Place) -> bool:
+        """Whether a draft is so small that the place holds it without a budget of its own."""
+        draft, head = pair.draft, pair.proposal.head
+        params = (
+            draft.params_total or draft.params_text if draft is not None else head.params if head is not None else 0
+        )
+        if params is None or place.free is None:
+            return False
+        # Two bytes a parameter on one device: the least that a draft is split, the most that it usually stores.
+        return 2 * params < MEMORY["easy-fit"] * place.free
 
     def _devices(self, placed: Pair) -> int:
         """How many devices hold the weights and one sequence; more of them may be needed for the whole load."""
         setting = placed.setting
         one = placed._replace(setting=setting._replace(max_model_len=None, max_num_seqs=None))
-        held = budget(one, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
-        if held.fits:
+        fits, fewest = devices_needed(one, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
+        if fits:
             return setting.tensor_parallel_size
         assert setting.device is not None
         assert setting.engine is not None
-        return held.min_tensor_parallel_size or self._by_weights(setting.device, setting.engine, setting)
+        return fewest or self._by_weights(setting.device, setting.engine, setting)
 
     def _by_weights(self, device: Device, engine: Engine, setting: Setting) -> int:
         """The power of two of devices that holds the weights, for caches whose shape nobody knows."""
@@ -231,22 +248,28 @@ def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[in
     usual, heat, trained = _drafting(placed), placed.setting.temperature or 0.0, _trained(placed)
 
     def gain(rate: float, k: int) -> tuple[float, float]:
-        drafting = usual._replace(num_spec_tokens=min(k, trained or k))
+        drafting = _of_length(usual, min(k, trained or k))
         step = expected_step(rate, drafting, heat, own_rate=expected.own_rate)
         if drafting.num_spec_tokens < k:
             step = step._replace(drafted=k, passes=k)  # beyond its training a head costs and gives nothing
         return step.tau, step.tau * parts.target / step_time(parts, step)
 
     rows = [KRow(0, 1.0, 1.0, 1.0, 1.0)]
+    errors = [math.exp(error) for error in expected.log_error or ()]
     for k in lengths:
         length, value = gain(expected.rate, k)
-        if expected.log_error is not None:
-            low, high = (value * math.exp(error) for error in expected.log_error)
+        if errors:
+            low, high = value * errors[0], value * errors[1]
         else:
             low, high = (gain(rate, k)[1] for rate in (expected.low, expected.high))
             low, high = _wider(value, low, high)
         rows.append(KRow(k, length, value, low, high))
     return tuple(rows)
+
+
+@cache
+def _of_length(usual: Drafting, k: int) -> Drafting:
+    return usual._replace(num_spec_tokens=k)
 
 
 def _wider(value: float, low: float, high: float) -> tuple[float, float]:

@@ -285,3 +285,16 @@ def test_only_heads_with_a_cache_of_their_own_read_the_prompt(method: str, reads
     assert short is not None
     assert long is not None
     assert (short.ttft_overhead != long.ttft_overhead) is reads
+
+
+def test_a_target_s_own_mtp_layer_costs_what_its_published_copy_does() -> None:
+    target = KNOWN.profile("deepseek-ai/DeepSeek-V3")
+    where = Setting(engine=KNOWN.engine("vllm"), device=KNOWN.device("h200"), tensor_parallel_size=8)
+    own, copy = (
+        costs(Pair(target, proposal, where))
+        for proposal in (
+            Proposal("mtp", "target"),
+            Proposal("mtp", "catalogue", head=KNOWN.head("lmsys/DeepSeek-V3-NextN")),
+        )
+    )
+    assert own == copy
