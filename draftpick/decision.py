@@ -8,7 +8,7 @@ from typing import NamedTuple
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE
+from draftpick.pair import DRAFT_FREE, Setting
 from draftpick.predict import Place, Prediction
 from draftpick.speedup import MARGIN, Interval, KRow
 from draftpick.speedup import decide as decide_by
@@ -64,9 +64,18 @@ def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessmen
         f"what needs no draft is left: {' or '.join(free)}; "
         "beyond that, a head could be trained for it, or a small model given its vocabulary and trained on its answers"
         if free
-        else "and no draft-free method is known to run there"
+        else _no_draft_free(ranked)
     )
     return Decision("undecided", f"{lead}{place}; {rest} ({FACTS_ONLY}).")
+
+
+def _no_draft_free(ranked: Sequence[Assessment]) -> str:
+    refused = next((why_not(found) for found in ranked if found.proposal.method in DRAFT_FREE), "")
+    return (
+        f"and what needs no draft does not run there either: {refused.rstrip('.')}"
+        if refused
+        else "and nothing else is known"
+    )
 
 
 def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
@@ -90,13 +99,13 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
     elsewhere = action == "do_not_speculate" and unsure
     if elsewhere:
         action = "undecided"
-    place, gain = _place(found.place, _care(best)), _gain(row, found)
+    place, gain = _place(found.place, _care(best), best.pair.setting), _gain(row, found)
     k, proposal = row.k, best.proposal
     if action == "speculate":
         lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} is {PREDICTED}."
     elif action == "undecided":
         why = (
-            "a loss there. Another device may gain: name yours with --device"
+            "a loss there. Another device or engine may gain: name yours with --device and --engine"
             if elsewhere
             else "too little to tell from none"
         )
@@ -135,8 +144,9 @@ def _gain(row: KRow, found: Prediction) -> str:
     return f"{row.speedup:.2f}× the plain decoding speed ({interval})"
 
 
-def _place(place: Place, care: str) -> str:
-    assumed = " (assumed, as no device was named)" if place.assumed else ""
+def _place(place: Place, care: str, setting: Setting) -> str:
+    given = " but for the figures given" if setting.bandwidth is not None or setting.memory is not None else ""
+    assumed = f" (assumed{given}, as no device was named)" if place.assumed else ""
     load = f" at {place.batch} sequences at once" if place.batch > 1 else ""
     return f" in {place.engine.key}{care} on {place.devices} × {place.device.key}{assumed}{load}"
 
@@ -208,7 +218,8 @@ def _misfit(best: Assessment) -> str:
         return ""
     need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
-    key = setting.device.key if setting.device is not None else "device"
+    place = best.prediction.place.device.key if best.prediction is not None else "device"
+    key = setting.device.key if setting.device is not None else place
     return f" It does not fit on {setting.tensor_parallel_size} × {key}{enough}."
 
 

@@ -493,6 +493,14 @@ def _divides(profile: ModelProfile, devices: int) -> bool | None:
     return kv_heads % devices == 0 or devices % kv_heads == 0
 
 
+def splits(pair: Pair, devices: int) -> bool | None:
+    """Whether the heads of the target, and of a draft that has to be split alike, divide; None: they are not known."""
+    divides = _divides(pair.target, devices)
+    if divides and pair.draft is not None and draft_must_split_alike(pair):
+        return _divides(pair.draft, devices)
+    return divides
+
+
 def _load(plan: _Plan, devices: int) -> _Load:
     pair, setting = plan.pair, plan.pair.setting
     weights = weight_bytes(
@@ -796,12 +804,11 @@ def _search_context(plan: _Plan, load: _Load, left: float, longest: int) -> int:
 def _fewest_devices(plan: _Plan) -> int | None:
     if plan.memory is None:
         return None
-    alike = draft_must_split_alike(plan.pair)
+    device = plan.pair.setting.device
+    alone = device is not None and device.devices_per_node == 1
     whole = _load(plan, 1).target_weights or 0
-    for devices in range(1, int(MEMORY["max-devices"]) + 1):
-        divides = _divides(plan.pair.target, devices)
-        if divides and alike and plan.pair.draft is not None:
-            divides = _divides(plan.pair.draft, devices)
+    for devices in range(1, 2 if alone else int(MEMORY["max-devices"]) + 1):
+        divides = splits(plan.pair, devices)
         if divides is None:
             return None
         if not divides or whole / devices > plan.usable(devices):

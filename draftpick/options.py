@@ -469,7 +469,7 @@ def _amount(text: str | None, option: str, example: str) -> int | None:
     except ValueError:
         amount = 0.0
     if not 0 < amount < 1e18:
-        raise UsageError(f"{option} is {text!r}", f"give an amount with its unit, as {example}")
+        raise UsageError(f"{option} is {text!r}", f"give an amount above 0 with its unit, as {example}")
     return int(amount)
 
 
@@ -485,5 +485,5 @@ def _rate(text: str | None) -> float | None:
     except ValueError:
         found = 0.0
     if not 1e6 <= found < 1e18:
-        raise UsageError(f"--bandwidth is {text[:40]!r}", "give a rate with its unit, as 1600GB/s or 1.6TB/s")
+        raise UsageError(f"--bandwidth is {text[:40]!r}", "give a rate above 0 with its unit, as 1600GB/s or 1.6TB/s")
     return found

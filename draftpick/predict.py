@@ -14,7 +14,7 @@ from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, dr
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, MEMORY, PRIORS, REFERENCE_DEVICE, REFERENCE_DEVICES
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
-from draftpick.memory import budget, device_memory, devices_needed, weight_bytes
+from draftpick.memory import budget, device_memory, devices_needed, splits, weight_bytes
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules.engine import most_tokens
@@ -37,6 +37,8 @@ class Place(NamedTuple):
     """Sequences at once."""
     crowded: bool = False
     """This draft takes more devices than the others."""
+    splits: bool = True
+    """There is a number of devices that holds the pair and divides its heads."""
     free: int | None = None
     """Bytes of each device that the target and one sequence leave; None: not known."""
 
@@ -85,7 +87,7 @@ class Predictor:
         placed = _placed(pair, place)
         expected = prior(placed, self._setting.workload)
         parts = self._costs(placed, place, place.batch)
-        if expected is None or parts is None or (place.device.devices_per_node == 1 and place.devices > 1):
+        if expected is None or parts is None or not place.splits or _too_many(place):
             return None
         asked = _given_length(placed)
         rows = _rows(placed, parts, expected, _lengths(placed, place.engine, expected, asked))
@@ -97,7 +99,11 @@ class Predictor:
 
     def missing(self, pair: Pair, engine: str) -> str:
         """Why there is no prediction for a pair that has none."""
-        place = self._place(engine)
+        place = self._place_of(pair, engine)
+        if _too_many(place):
+            return f"it does not fit on one {place.device.key}, and these do not work together"
+        if not place.splits:
+            return f"no number of {place.device.key} was found that holds it and divides the heads of both"
         if place.device.bandwidth is None and self._setting.bandwidth is None:
             return f"the bandwidth of {place.device.key} is not known: give it with --bandwidth"
         draft, setting = pair.draft, self._setting
@@ -159,6 +165,11 @@ class Predictor:
     def _place_of(self, pair: Pair, engine: str) -> Place:
         """The place, with as many devices as hold the draft too."""
         place = self._place(engine)
+        if place.devices > pair.setting.tensor_parallel_size and splits(_placed(pair, place), place.devices) is False:
+            # The rules judged the devices that were asked for: the heads of this draft need another number of them.
+            one = _placed(pair, place._replace(devices=1))
+            fewest = _needed(one)[1]
+            return place._replace(devices=fewest or place.devices, crowded=True, splits=fewest is not None)
         if self._fits_easily(pair, place):
             return place
         need = self._devices(_placed(pair, place))
@@ -201,8 +212,7 @@ class Predictor:
     def _devices(self, placed: Pair) -> int:
         """How many devices hold the weights and one sequence; more of them may be needed for the whole load."""
         setting = placed.setting
-        one = placed._replace(setting=setting._replace(max_model_len=None, max_num_seqs=None))
-        fits, fewest = devices_needed(one, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
+        fits, fewest = _needed(placed)
         if fits:
             return setting.tensor_parallel_size
         assert setting.device is not None
@@ -236,6 +246,18 @@ class Predictor:
         without = parts.prefill + answer * parts.target
         total = parts.prefill + (parts.ttft_overhead or 0.0 if k else 0.0) + answer * parts.target / gain
         return EndToEnd(without / total, total, without)
+
+
+def _too_many(place: Place) -> bool:
+    """Whether more devices would be needed than can work together."""
+    return place.device.devices_per_node == 1 and place.devices > 1
+
+
+def _needed(placed: Pair) -> tuple[bool | None, int | None]:
+    """Whether the weights and one sequence fit, and the fewest devices that hold them."""
+    setting = placed.setting
+    one = placed._replace(setting=setting._replace(max_model_len=None, max_num_seqs=None))
+    return devices_needed(one, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
 
 
 def _placed(pair: Pair, place: Place) -> Pair:

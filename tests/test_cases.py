@@ -114,7 +114,6 @@ zai-org/GLM-4.5-Air
     jukofyork/GLM-4.5-DRAFT-0.6B-v3.0 > zai-org/GLM-4-9B-0414
 deepseek-ai/DeepSeek-V3.1
     mtp > jukofyork/DeepSeek-V3-DRAFT-0.6B-v3.0
-    jukofyork/DeepSeek-V3-DRAFT-0.6B-v3.0 > deepseek-ai/DeepSeek-V4-Flash
 01-ai/Yi-1.5-34B-Chat
     01-ai/Yi-1.5-6B-Chat > 01-ai/Yi-1.5-6B
 nvidia/Nemotron-H-56B-Base-8K

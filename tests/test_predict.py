@@ -461,3 +461,29 @@ def test_the_time_of_a_long_prompt_grows_faster_than_its_length() -> None:
 )
 def test_a_missing_prediction_says_what_is_missing(arguments: tuple[str, ...], said: str) -> None:
     assert said in run("check", LARGE, SMALLER, "--engine", "vllm", *arguments).stdout
+
+
+@pytest.mark.parametrize("device", ["a100-40g", None])
+def test_a_draft_is_predicted_on_devices_that_divide_its_heads(device: str | None) -> None:
+    target = LARGE if device else "Qwen/Qwen2.5-72B-Instruct"
+    advice = checked(target, "Qwen/Qwen2.5-0.5B-Instruct", "vllm", device)
+    (found,) = advice.assessments
+    if found.prediction is not None:
+        assert 14 % found.prediction.place.devices == 0
+        assert found.prediction.place.crowded
+    else:
+        assert "divides the heads" in found.missing
+    need = found.budget.min_tensor_parallel_size
+    if device is not None and found.prediction is not None:
+        assert found.prediction.place.devices == need
+
+
+def test_a_device_that_stands_alone_is_said_to_be_too_small() -> None:
+    advice = checked("Qwen/Qwen3-8B", SMALLER, "mlx", "m1")
+    assert "does not fit on one m1" in advice.decision.sentence
+    assert "it takes" not in advice.decision.sentence
+
+
+def test_what_keeps_everything_from_running_is_said() -> None:
+    sentence = recommend(find(LARGE), setting("vllm", "h100", tensor_parallel_size=3), CATALOG, find).decision.sentence
+    assert "64 heads" in sentence or "do not divide" in sentence
