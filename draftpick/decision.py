@@ -218,8 +218,7 @@ def _misfit(best: Assessment) -> str:
         return ""
     need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
-    place = best.prediction.place.device.key if best.prediction is not None else "device"
-    key = setting.device.key if setting.device is not None else place
+    key = setting.device.key if setting.device is not None else "device"
     return f" It does not fit on {setting.tensor_parallel_size} × {key}{enough}."
 
 
