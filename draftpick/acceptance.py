@@ -27,10 +27,6 @@ Z = 1.2816
 """Half-width of an interval of that level, in standard deviations."""
 
 
-HOTTEST = 1.5
-"""Temperature beyond which nothing was published."""
-
-
 class Acceptance(NamedTuple):
     """The acceptance to expect of a pair that nobody has measured."""
 
@@ -164,7 +160,7 @@ def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) 
         noise += 2.0**-bits if bits is not None else 0.0
     inputs["quantisation"] = 10 * noise
     if temperature:
-        inputs[_heat_name(pair)] = min(temperature, HOTTEST)
+        inputs[_heat_name(pair)] = min(temperature, PRIORS["hottest"])
     return inputs
 
 
@@ -177,10 +173,6 @@ _PARTING = {
 """What parts a draft from its target, and the rule that says how far."""
 ESTRANGED = frozenset({"other tokenizer", "other origin", "other generation", "made for others", *_PARTING})
 """Facts that part a draft from its target without making it less sure of itself."""
-
-
-MOST_GENERATIONS = 3.0
-"""Versions apart beyond which it matters no more how many."""
 
 
 def estrangement(pair: Pair) -> dict[str, float]:
@@ -199,7 +191,7 @@ def estrangement(pair: Pair) -> dict[str, float]:
     if origin.kind != "skip" and origin.score < 1 and not _same_tuning(pair):
         versions = origin.evidence.get("apart")
         if versions is not None:
-            found["other generation"] = min(versions, MOST_GENERATIONS)
+            found["other generation"] = min(versions, PRIORS["most_generations"])
         else:
             found["other origin"] = 1 - origin.score
     return found
@@ -333,7 +325,7 @@ def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str
     if row is None:
         return None
     k = row["num_spec_tokens"]
-    cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, HOTTEST)
+    cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, PRIORS["hottest"])
     rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
     return Acceptance(rate, low, high, tau=_geometric(rate, k + 1), drafted=k)
 

@@ -161,6 +161,8 @@ PRIOR_TABLE: tuple[Choice, ...] = (
         0.87,
         "tokens drafted in one pass see nothing of each other: PM0624 to PM0627 accept 0.75 of 2 and 0.41 of 5",
     ),
+    Choice("hottest", 1.5, "nothing was published at a higher temperature: beyond it a rate is not taken to fall"),
+    Choice("most_generations", 3, "versions apart beyond which it matters no more how many"),
     Choice("closest", 2.5, "e-folds of size and other model names within which a published row is near a pair"),
     Choice("unknown_relation", 1.5, "times the spread where nobody compared the tokenizers"),
 )

@@ -9,7 +9,8 @@ from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
-from draftpick.predict import Place, Prediction
+from draftpick.place import Place
+from draftpick.predict import Prediction
 from draftpick.speedup import MARGIN, Interval, KRow
 from draftpick.speedup import decide as decide_by
 

@@ -22,8 +22,24 @@ class Format(str, Enum):
     markdown = "markdown"
 
 
-def whole(option: str, low: int, high: int) -> Callable[[str], int]:
-    """A parser of whole numbers in a range. typer's own prints the range in a column of its own in every help."""
+_INTEGERS = {
+    "tensor_parallel_size": (1, 1024),
+    "max_model_len": (1, 1 << 30),
+    "max_num_seqs": (1, 1 << 20),
+    "num_speculative_tokens": (1, 64),
+    "input_len": (1, 1 << 30),
+    "output_len": (1, 1 << 30),
+}
+_NUMBERS = {"gpu_memory_utilization": (0.05, 1.0), "temperature": (0.0, 10.0)}
+
+
+def _parameter(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def whole(option: str) -> Callable[[str], int]:
+    """A parser of whole numbers in an option's range. typer's own prints it in a column of its own in every help."""
+    low, high = _INTEGERS[_parameter(option)]
 
     def parse(text: str | int) -> int:
         try:
@@ -37,8 +53,9 @@ def whole(option: str, low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def share(option: str, low: float, high: float) -> Callable[[str], float]:
-    """A parser of numbers in a range."""
+def share(option: str) -> Callable[[str], float]:
+    """A parser of numbers in an option's range."""
+    low, high = _NUMBERS[_parameter(option)]
 
     def parse(text: str | float) -> float:
         try:
@@ -79,7 +96,7 @@ TensorParallel = Annotated[
     typer.Option(
         "--tensor-parallel-size",
         "-tp",
-        parser=whole("--tensor-parallel-size", 1, 1024),
+        parser=whole("--tensor-parallel-size"),
         metavar="N",
         help="Devices a model is split over.",
         rich_help_panel=_WHERE,
@@ -89,7 +106,7 @@ ModelLength = Annotated[
     int | None,
     typer.Option(
         "--max-model-len",
-        parser=whole("--max-model-len", 1, 1 << 30),
+        parser=whole("--max-model-len"),
         metavar="N",
         help="Longest context in tokens.",
         rich_help_panel=_WHERE,
@@ -99,7 +116,7 @@ Sequences = Annotated[
     int | None,
     typer.Option(
         "--max-num-seqs",
-        parser=whole("--max-num-seqs", 1, 1 << 20),
+        parser=whole("--max-num-seqs"),
         metavar="N",
         help="Sequences served at once.",
         rich_help_panel=_WHERE,
@@ -110,7 +127,7 @@ SpecTokens = Annotated[
     typer.Option(
         "--num-speculative-tokens",
         "-k",
-        parser=whole("--num-speculative-tokens", 1, 64),
+        parser=whole("--num-speculative-tokens"),
         metavar="N",
         help="Tokens drafted per step.",
         rich_help_panel=_WHERE,
@@ -136,7 +153,7 @@ Utilization = Annotated[
     float | None,
     typer.Option(
         "--gpu-memory-utilization",
-        parser=share("--gpu-memory-utilization", 0.05, 1.0),
+        parser=share("--gpu-memory-utilization"),
         metavar="SHARE",
         help="Of a device's memory, that the engine may take.",
         rich_help_panel=_WHERE,
@@ -156,7 +173,7 @@ Temperature = Annotated[
     float | None,
     typer.Option(
         "--temperature",
-        parser=share("--temperature", 0.0, 10.0),
+        parser=share("--temperature"),
         metavar="T",
         help="Of the requests; 0 is greedy.",
         rich_help_panel=_REQUESTS,
@@ -170,7 +187,7 @@ InputLength = Annotated[
     int | None,
     typer.Option(
         "--input-len",
-        parser=whole("--input-len", 1, 1 << 30),
+        parser=whole("--input-len"),
         metavar="N",
         help="Tokens of a prompt.",
         rich_help_panel=_REQUESTS,
@@ -180,7 +197,7 @@ OutputLength = Annotated[
     int | None,
     typer.Option(
         "--output-len",
-        parser=whole("--output-len", 1, 1 << 30),
+        parser=whole("--output-len"),
         metavar="N",
         help="Tokens of an answer.",
         rich_help_panel=_REQUESTS,
@@ -301,15 +318,6 @@ NoColor = Annotated[
     ),
 ]
 
-_INTEGERS = {
-    "tensor_parallel_size": (1, 1024),
-    "max_model_len": (1, 1 << 30),
-    "max_num_seqs": (1, 1 << 20),
-    "num_speculative_tokens": (1, 64),
-    "input_len": (1, 1 << 30),
-    "output_len": (1, 1 << 30),
-}
-_NUMBERS = {"gpu_memory_utilization": (0.05, 1.0), "temperature": (0.0, 10.0)}
 _SWITCHES = {
     "images",
     "trust_remote_code",

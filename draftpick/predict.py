@@ -12,43 +12,22 @@ from typing import NamedTuple
 
 from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
-from draftpick.choices import COSTS, MEMORY, PRIORS, REFERENCE_DEVICE, REFERENCE_DEVICES
+from draftpick.choices import COSTS, PRIORS
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
-from draftpick.memory import budget, device_memory, devices_needed, splits, weight_bytes
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Device, Engine, Pair, Proposal, Setting
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Engine, Pair, Setting
+from draftpick.place import NOTHING, Place, Places, placed_in
 from draftpick.rules.engine import most_tokens
-from draftpick.speedup import DEFAULT_MOST_TOKENS, Interval, KRow, Plan, choose, mean_acceptance_length, schedule_by
-
-NOTHING = Proposal("ngram", "always")
-"""A draft that costs nothing: what a target does alone."""
-
-
-class Place(NamedTuple):
-    """What a prediction holds for."""
-
-    engine: Engine
-    device: Device
-    assumed: bool
-    """Nobody named the device: it is the reference one of the engine."""
-    devices: int
-    """The tensor-parallel size asked for, or the smallest that holds the target and leaves room for a small draft."""
-    batch: int
-    """Sequences at once."""
-    crowded: bool = False
-    """This draft takes more devices than the others."""
-    splits: bool = True
-    """There is a number of devices that holds the pair and divides its heads."""
-    free: int | None = None
-    """Bytes of each device that the target and one sequence leave; None: not known."""
-
-
-class EndToEnd(NamedTuple):
-    """A whole request, in seconds, with and without the draft."""
-
-    speedup: float
-    total: float
-    total_without: float
+from draftpick.speedup import (
+    DEFAULT_MOST_TOKENS,
+    EndToEnd,
+    Interval,
+    KRow,
+    Plan,
+    choose,
+    mean_acceptance_length,
+    schedule_by,
+)
 
 
 class Prediction(NamedTuple):
@@ -61,7 +40,7 @@ class Prediction(NamedTuple):
     costs: Costs
     plan: Plan
     end_to_end: EndToEnd | None = None
-    """Where the length of an answer is known."""
+    """In seconds, where the length of an answer is known."""
 
     @property
     def basis(self) -> Basis:
@@ -75,19 +54,18 @@ class Predictor:
     def __init__(self, target: ModelProfile, setting: Setting, catalog: Catalog) -> None:
         self._target = target
         self._setting = setting
-        self._catalog = catalog
-        self._places: dict[str, Place] = {}
+        self._places = Places(target, setting, catalog)
         self._verify: dict[tuple[str, int, int], tuple[float, ...]] = {}
 
     def predict(self, pair: Pair, engine: str) -> Prediction | None:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
         if pair.method in DRAFT_FREE and self._setting.workload is None:
             return None  # what it gains is up to the texts alone
-        place = self._place_of(pair, engine)
-        placed = _placed(pair, place)
+        place = self._places.of(pair, engine)
+        placed = placed_in(pair, place)
         expected = prior(placed, self._setting.workload)
         parts = self._costs(placed, place, place.batch)
-        if expected is None or parts is None or not place.splits or _too_many(place):
+        if expected is None or parts is None or not place.splits or place.overreaches:
             return None
         asked = _given_length(placed)
         rows = _rows(placed, parts, expected, _lengths(placed, place.engine, expected, asked))
@@ -99,8 +77,8 @@ class Predictor:
 
     def missing(self, pair: Pair, engine: str) -> str:
         """Why there is no prediction for a pair that has none."""
-        place = self._place_of(pair, engine)
-        if _too_many(place):
+        place = self._places.of(pair, engine)
+        if place.overreaches:
             return f"it does not fit on one {place.device.key}, and these do not work together"
         if not place.splits:
             return f"no number of {place.device.key} was found that holds it and divides the heads of both"
@@ -113,7 +91,7 @@ class Predictor:
         ):
             if asked is not None and model is not None and bits_of(asked, None) is None:
                 return f"how many bits {option} {asked} stores is not known"
-        if self._costs(_placed(pair._replace(proposal=NOTHING), place), place, place.batch) is None:
+        if self._costs(placed_in(pair._replace(proposal=NOTHING), place), place, place.batch) is None:
             return f"layers, parameters or format of {self._target.id} are not known"
         if draft is not None:
             return f"layers, parameters or format of {draft.id} are not known"
@@ -124,8 +102,8 @@ class Predictor:
         token costs what a plain one does and one is tried, at best it costs nothing. None where the target's own costs
         are not known.
         """
-        place = self._place(engine)
-        placed = _placed(pair, place)
+        place = self._places.roomy(engine)
+        placed = placed_in(pair, place)
         alone = self._costs(placed._replace(proposal=NOTHING), place, place.batch)
         if pair.method in DRAFT_FREE or alone is None:
             return None
@@ -156,78 +134,6 @@ class Predictor:
 
         return schedule_by(k_at, most)
 
-    def _place(self, key: str) -> Place:
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = self._find_place(key)
-        return found
-
-    def _place_of(self, pair: Pair, engine: str) -> Place:
-        """The place, with as many devices as hold the draft too."""
-        place = self._place(engine)
-        if place.devices > pair.setting.tensor_parallel_size and splits(_placed(pair, place), place.devices) is False:
-            # The rules judged the devices that were asked for: the heads of this draft need another number of them.
-            one = _placed(pair, place._replace(devices=1))
-            fewest = _needed(one)[1]
-            return place._replace(devices=fewest or place.devices, crowded=True, splits=fewest is not None)
-        if self._fits_easily(pair, place):
-            return place
-        need = self._devices(_placed(pair, place))
-        return place if need <= place.devices else place._replace(devices=need, crowded=True)
-
-    def _find_place(self, key: str) -> Place:
-        setting = self._setting
-        engine = setting.engine if setting.engine is not None and setting.engine.key == key else None
-        engine = engine or self._catalog.engine(key)
-        device = setting.device or self._catalog.device(REFERENCE_DEVICES.get(key, REFERENCE_DEVICE))
-        place = Place(engine, device, setting.device is None, setting.tensor_parallel_size, setting.max_num_seqs or 1)
-        devices = max(place.devices, self._devices(_placed(Pair(self._target, NOTHING, setting), place)))
-        place = place._replace(devices=devices)
-        place = place._replace(free=self._free(place))
-        weights = weight_bytes(self._target, quantization=setting.quantization, engine=key) or 0
-        crammed = place.free is not None and place.free * devices < MEMORY["small-draft"] * weights
-        if crammed and setting.tensor_parallel_size == 1 and devices > 1:
-            place = place._replace(devices=2 * devices)
-            place = place._replace(free=self._free(place))
-        return place
-
-    def _free(self, place: Place) -> int | None:
-        """Bytes of each device that the target and one sequence leave; None where nobody can tell."""
-        setting = self._setting
-        alone = _placed(Pair(self._target, NOTHING, setting._replace(max_model_len=None, max_num_seqs=None)), place)
-        held = budget(alone, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
-        return held.per_device_bytes.free
-
-    def _fits_easily(self, pair: Pair, place: Place) -> bool:
-        """Whether a draft is so small that the place holds it without a budget of its own."""
-        draft, head = pair.draft, pair.proposal.head
-        params = (
-            draft.params_total or draft.params_text if draft is not None else head.params if head is not None else 0
-        )
-        if params is None or place.free is None:
-            return False
-        # Two bytes a parameter on one device: the least that a draft is split, the most that it usually stores.
-        return 2 * params < MEMORY["easy-fit"] * place.free
-
-    def _devices(self, placed: Pair) -> int:
-        """How many devices hold the weights and one sequence; more of them may be needed for the whole load."""
-        setting = placed.setting
-        fits, fewest = _needed(placed)
-        if fits:
-            return setting.tensor_parallel_size
-        assert setting.device is not None
-        assert setting.engine is not None
-        return fewest or self._by_weights(setting.device, setting.engine, setting)
-
-    def _by_weights(self, device: Device, engine: Engine, setting: Setting) -> int:
-        """The power of two of devices that holds the weights, for caches whose shape nobody knows."""
-        weights = weight_bytes(self._target, quantization=setting.quantization, engine=engine.key)
-        room = (setting.memory or device_memory(device) or 0) * MEMORY["utilization"]
-        devices = 1
-        while weights is not None and room and weights > room * devices and devices < MEMORY["max-devices"]:
-            devices *= 2
-        return devices
-
     def _costs(self, placed: Pair, place: Place, batch: int) -> Costs | None:
         key = (place.engine.key, place.devices, batch)
         setting = self._setting
@@ -244,25 +150,9 @@ class Predictor:
         if answer is None:
             return None
         without = parts.prefill + answer * parts.target
-        total = parts.prefill + (parts.ttft_overhead or 0.0 if k else 0.0) + answer * parts.target / gain
-        return EndToEnd(without / total, total, without)
-
-
-def _too_many(place: Place) -> bool:
-    """Whether more devices would be needed than can work together."""
-    return place.device.devices_per_node == 1 and place.devices > 1
-
-
-def _needed(placed: Pair) -> tuple[bool | None, int | None]:
-    """Whether the weights and one sequence fit, and the fewest devices that hold them."""
-    setting = placed.setting
-    one = placed._replace(setting=setting._replace(max_model_len=None, max_num_seqs=None))
-    return devices_needed(one, memory=setting.memory, gpu_memory_utilization=setting.gpu_memory_utilization)
-
-
-def _placed(pair: Pair, place: Place) -> Pair:
-    setting = pair.setting._replace(engine=place.engine, device=place.device, tensor_parallel_size=place.devices)
-    return pair._replace(setting=setting)
+        first = parts.prefill + (parts.ttft_overhead or 0.0 if k else 0.0)
+        total = first + answer * parts.target / gain
+        return EndToEnd(without / total, total, without, first, parts.prefill)
 
 
 def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[int]) -> tuple[KRow, ...]:

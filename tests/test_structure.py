@@ -25,6 +25,7 @@ STAGES = [
     {"rules"},
     {"memory", "acceptance", "speedup"},
     {"cost"},
+    {"place"},
     {"predict"},
     {"replay"},
     {"planning"},

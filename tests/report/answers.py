@@ -16,7 +16,8 @@ from draftpick.decision import decide
 from draftpick.models.profile import Lineage, ModelProfile
 from draftpick.models.tokenizer import Difference, Fingerprint, Relation
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
-from draftpick.predict import Place, Prediction
+from draftpick.place import Place
+from draftpick.predict import Prediction
 from draftpick.rules import Finding
 from draftpick.speedup import Interval, KRow, Plan
 
