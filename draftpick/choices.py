@@ -168,8 +168,31 @@ PRIOR_TABLE: tuple[Choice, ...] = (
 )
 """What the acceptance estimator assumes; see acceptance.py."""
 
+PROBE_TABLE: tuple[Choice, ...] = (
+    Choice("first-look", 16, "prompts before the first decision: the interval of a rate is then about 0.06 wide"),
+    Choice("precision", 0.05, "half-width of a rate that moves no decision: k* changes with tenths"),
+    Choice("max-new-tokens", 128, "more prompts narrow the interval, more tokens of one answer hardly do"),
+    Choice("batch-size", 8, "fills a device without delaying the first look"),
+    Choice("time-limit", 900, "seconds: a probe is a matter of minutes"),
+    Choice("short-answers", 0.5, "more answers than this without one complete block: the rest may be another text"),
+    Choice("near-zero", 0.02, "drafts that share ids and fail so often were seen with faulty kernels only"),
+    Choice("self-acceptance", 0.99, "a model agrees with itself but for near-ties"),
+    Choice("near-tie.float32", 1e-3, "nats: the order in which sums are taken moves logits by as much"),
+    Choice("near-tie.float16", 0.05, "nats, as above in half precision"),
+    Choice("near-tie.bfloat16", 0.25, "nats: one step of bfloat16 at a logit of 32"),
+    Choice("unstable", 0.25, "distance of the quartiles over the median: half of the passes then lie apart by as much"),
+    Choice("drift", 0.10, "change of a plain token's time from beginning to end: as large as a small gain"),
+    Choice("disagreement", 0.10, "between predicted and measured speed-up: beyond, the costs do not hold"),
+    Choice("check-prompts", 2, "real speculative runs are slow; two prompts show a wrong replay"),
+    Choice("check-tokens", 64, "tokens of those runs"),
+    Choice("check-repeats", 3, "of those runs: the median of three forgives one disturbance"),
+    Choice("probed-drafts", 3, "of `recommend --probe`: the best is nearly always among the first three"),
+)
+"""How long a probe goes on, and what makes its figures doubtful; see draftpick/probe."""
+
 COSTS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in COST_TABLE})
 PRIORS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PRIOR_TABLE})
+PROBE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PROBE_TABLE})
 
 
 def choices_of(rule: str) -> tuple[Choice, ...]:

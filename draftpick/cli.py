@@ -16,9 +16,13 @@ from draftpick import __version__
 from draftpick.errors import DraftpickError
 from draftpick.options import (
     AsJson,
+    Attention,
     Bandwidth,
+    BatchSize,
     CacheDtype,
     Config,
+    Context,
+    CostsFrom,
     DeviceName,
     Draft,
     DraftQuantization,
@@ -34,26 +38,43 @@ from draftpick.options import (
     InputLength,
     Memory,
     ModelLength,
+    NewTokens,
     NoColor,
+    NumPrompts,
     Offline,
     Output,
     OutputFormat,
     OutputLength,
     Overlay,
+    Precision,
+    Prompts,
     Quantization,
     Quiet,
     RemoteCode,
+    Responses,
+    Resume,
     Revision,
     RulesFile,
+    Seed,
     Select,
     Sequences,
     SpecTokens,
     StopRule,
     Target,
     Temperature,
+    Temperatures,
     TensorParallel,
+    Thinking,
+    TimedBatches,
+    TimeLimit,
+    TopK,
+    TopP,
+    TorchDevice,
+    TracePath,
     Utilization,
+    Verify,
     Workload,
+    Yes,
     merged,
     setting,
 )
@@ -66,6 +87,7 @@ if TYPE_CHECKING:
     from draftpick.catalog import Catalog
     from draftpick.choices import RuleChoices
     from draftpick.models.profile import ModelProfile
+    from draftpick.probe_file import ProbeFile
 
 UNWRITTEN, BUG, INTERRUPTED = 3, 70, 130
 LONGEST_LINE = 600
@@ -190,6 +212,61 @@ def check(
     where = setting(options, catalog)
     profile = resolve(target, options["revision"])
     _answer(advice.check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
+
+
+def probe(
+    target: Target,
+    draft: Annotated[list[str], typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False)],
+    device: TorchDevice = None,
+    tensor_parallel_size: TensorParallel = None,
+    dtype: Dtype = None,
+    attention: Attention = None,
+    engine: EngineName = None,
+    num_speculative_tokens: SpecTokens = None,
+    temperature: Temperatures = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    thinking: Thinking = None,
+    workload: Workload = None,
+    prompts: Prompts = None,
+    responses: Responses = None,
+    num_prompts: NumPrompts = None,
+    max_new_tokens: NewTokens = None,
+    batch_size: BatchSize = None,
+    precision: Precision = None,
+    time_limit: TimeLimit = None,
+    costs: CostsFrom = None,
+    timed_batch: TimedBatches = None,
+    context: Context = None,
+    verify: Verify = None,
+    trace: TracePath = None,
+    resume: Resume = None,
+    yes: Yes = None,
+    revision: Revision = None,
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    config: Config = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """Measure drafts on this device: the real acceptance rate, every num_spec_tokens, and what a step costs."""
+    options = _options(dict(locals()))
+    from draftpick.probe.command import run
+
+    catalog, resolve = _sources(options)
+    models = resolve(target, options["revision"]), [resolve(name) for name in draft]
+    with _Progress(quiet=_quiet) as say:
+        done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
+    _write(_probed(done.probe, options), options["output"])
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    no = done.probe.decision.action == "do_not_speculate" and not options["exit_zero"]
+    raise typer.Exit(1 if no else 0)
 
 
 def plan(
@@ -321,6 +398,7 @@ def catalog_add(
 COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "recommend": (recommend, "Choose", "draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend -tp 4"),
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
+    "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }
@@ -428,6 +506,60 @@ def _rendered(advice: "Advice", wanted: Format, options: dict[str, Any]) -> str:
     return table.render(
         advice, **_screen(options["no_color"], options["output"]), explain=explain, everything=everything
     )
+
+
+def _probed(found: "ProbeFile", options: dict[str, Any]) -> str:
+    from draftpick.report import probe as report
+
+    wanted = Format.json if options["json"] else options["output_format"]
+    if wanted is Format.json or (wanted is None and options["output"] is not None):
+        return report.json(found)
+    if wanted is Format.markdown:
+        return report.markdown(found)
+    return report.table(found, **_screen(options["no_color"], options["output"]))
+
+
+def _consent(options: dict[str, Any]) -> "Callable[[str], bool]":
+    """Asks before something large is fetched, where somebody is there to answer."""
+
+    def ask(what: str) -> bool:
+        if options["yes"]:
+            return True
+        return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(f"{what}?", err=True)
+
+    return ask
+
+
+class _Progress:
+    """One line on stderr that says how far a long run is; a line each where stderr is no terminal."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._shown = False
+
+    def __enter__(self) -> "Callable[[str], None]":
+        return self._say
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def _say(self, text: str) -> None:
+        from draftpick.report.text import printable
+
+        if self._quiet:
+            return
+        text = printable(text)
+        if not sys.stderr.isatty():
+            sys.stderr.write(f"{text}\n")
+        else:
+            import shutil
+
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{text if len(text) <= width else text[: width - 1] + '…'}")
+            self._shown = True
+        sys.stderr.flush()
 
 
 def _screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]:

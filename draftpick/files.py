@@ -842,7 +842,7 @@ def write_overlay(profile: ModelProfile, path: Path) -> None:
     """
     from draftpick.atomic import CannotWrite, one_at_a_time
 
-    _model_row(profile, profile.family or "local")  # nothing is made for a profile that breaks the schema
+    model_row(profile, profile.family or "local")  # nothing is made for a profile that breaks the schema
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -856,7 +856,7 @@ def _put_in(profile: ModelProfile, path: Path) -> None:
 
     content, comment = _existing(path)
     family = content.setdefault("family", profile.family or "local")
-    row = _model_row(profile, family)
+    row = model_row(profile, family)
     rows = [other for other in content.get("model", ()) if other["id"].lower() != profile.id.lower()]
     content["model"] = sorted([*rows, row], key=lambda other: _order(other["id"]))
     try:
@@ -883,7 +883,7 @@ def _existing(path: Path) -> tuple[dict[str, Any], str]:
     return content, comment
 
 
-def _model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
+def model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
     """A profile as a row: what is unknown or as usual is left out."""
     values: dict[str, Any] = {}
     for name, value in profile._asdict().items():

@@ -29,8 +29,21 @@ _INTEGERS = {
     "num_speculative_tokens": (1, 64),
     "input_len": (1, 1 << 30),
     "output_len": (1, 1 << 30),
+    "num_prompts": (1, 100_000),
+    "max_new_tokens": (2, 1 << 20),
+    "batch_size": (1, 4096),
+    "time_limit": (1, 1 << 30),
+    "context": (1, 1 << 24),
+    "seed": (0, 2**63 - 1),
+    "top_k": (0, 1 << 20),
+    "verify": (1, 64),
 }
-_NUMBERS = {"gpu_memory_utilization": (0.05, 1.0), "temperature": (0.0, 10.0)}
+_NUMBERS = {
+    "gpu_memory_utilization": (0.05, 1.0),
+    "temperature": (0.0, 10.0),
+    "precision": (0.0, 0.5),
+    "top_p": (0.01, 1.0),
+}
 
 
 def _parameter(option: str) -> str:
@@ -318,6 +331,116 @@ NoColor = Annotated[
     ),
 ]
 
+_MEASURED = "What is measured"
+
+
+def _whole(option: str, help: str, panel: str = _MEASURED) -> Any:
+    return typer.Option(option, parser=whole(option), metavar="N", help=help, rich_help_panel=panel)
+
+
+TorchDevice = Annotated[
+    str | None,
+    typer.Option("--device", help="npu, npu:0, cuda:1, mps, cpu or auto (default).", rich_help_panel=_WHERE),
+]
+Attention = Annotated[
+    str | None,
+    typer.Option("--attention", help="sdpa, eager or another implementation of transformers.", rich_help_panel=_WHERE),
+]
+Temperatures = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--temperature",
+        parser=share("--temperature"),
+        metavar="T",
+        help="At which the target writes; 0 is greedy, the default. Repeat for several.",
+        show_default=False,
+        rich_help_panel=_MEASURED,
+    ),
+]
+TopK = Annotated[int | None, _whole("--top-k", "Sample among so many tokens; 0: all.")]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        "--top-p",
+        parser=share("--top-p"),
+        metavar="SHARE",
+        help="Sample among the likeliest tokens of this share.",
+        rich_help_panel=_MEASURED,
+    ),
+]
+Seed = Annotated[int | None, _whole("--seed", "Of what is sampled.")]
+Thinking = Annotated[
+    bool | None,
+    typer.Option(
+        "--thinking/--no-thinking",
+        help="What the target's chat template is told, if it has the switch.",
+        show_default=False,
+        rich_help_panel=_MEASURED,
+    ),
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option("--prompts", help='JSON Lines: {"prompt": "…", "domain": "…"}.', rich_help_panel=_MEASURED),
+]
+Responses = Annotated[
+    Path | None,
+    typer.Option(
+        "--responses",
+        help='JSON Lines of the target\'s own answers: {"prompt": "…", "response": "…"}.',
+        rich_help_panel=_MEASURED,
+    ),
+]
+NumPrompts = Annotated[int | None, _whole("--num-prompts", "The most prompts to use.")]
+NewTokens = Annotated[int | None, _whole("--max-new-tokens", "The longest answer.")]
+BatchSize = Annotated[int | None, _whole("--batch-size", "Answers written at once; it changes no figure.")]
+Precision = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        parser=share("--precision"),
+        metavar="SHARE",
+        help="Half-width of the acceptance rate that is enough; 0: use all prompts.",
+        rich_help_panel=_MEASURED,
+    ),
+]
+TimeLimit = Annotated[int | None, _whole("--time-limit", "Seconds after which no more prompts are begun.")]
+CostsFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--costs",
+        help="measured (the default), roofline (leave them to `plan`), or a JSON file with times.",
+        rich_help_panel=_MEASURED,
+    ),
+]
+TimedBatches = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--timed-batch",
+        parser=whole("--batch-size"),
+        metavar="N",
+        help="Sequences at once for which steps are timed; repeat for several.",
+        show_default=False,
+        rich_help_panel=_MEASURED,
+    ),
+]
+Context = Annotated[int | None, _whole("--context", "Tokens in the cache when steps are timed.")]
+Verify = Annotated[int | None, _whole("--verify", "Also run transformers' assisted generation with this k.")]
+TracePath = Annotated[
+    Path | None, typer.Option("--trace", help="Where the trace is written as it goes.", rich_help_panel=_OUTPUT)
+]
+Resume = Annotated[
+    bool | None,
+    typer.Option(
+        "--resume/--no-resume", help="Go on with a trace that is there.", show_default=False, rich_help_panel=_OUTPUT
+    ),
+]
+Yes = Annotated[
+    bool | None,
+    typer.Option(
+        "--yes/--ask", "-y", help="Fetch weights without asking.", show_default=False, rich_help_panel="Models"
+    ),
+]
+
 _SWITCHES = {
     "images",
     "trust_remote_code",
@@ -328,8 +451,13 @@ _SWITCHES = {
     "exit_zero",
     "quiet",
     "no_color",
+    "thinking",
+    "resume",
+    "yes",
 }
 _LISTS = {"draft_model", "select", "ignore"}
+_NUMBER_LISTS = {"temperature", "timed_batch"}
+_PATHS = {"catalog_folder", "rules_file", "output", "prompts", "responses", "trace"}
 _PARAMETERS = {"all": "everything", "format": "output_format", "catalog": "catalog_folder"}
 """Options whose parameter has another name, because Python has taken the option's."""
 
@@ -396,7 +524,7 @@ def _checked(path: Path, key: str, name: str, value: Any) -> Any:
         if value not in Format.__members__:
             raise InvalidFile(f"{path}: {key} = {value!r}", f"{key} is one of {', '.join(Format.__members__)}")
         return Format(value)
-    return Path(value) if name in ("catalog_folder", "rules_file", "output") else value
+    return Path(value) if name in _PATHS else value
 
 
 def _near(key: str, known: Mapping[str, Any]) -> str:

@@ -1,0 +1,112 @@
+"""From the options of the command to a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from draftpick.catalog import Catalog
+from draftpick.choices import PROBE
+from draftpick.errors import UsageError
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import WORKLOADS
+from draftpick.probe import prompts, session
+from draftpick.probe.local import Sampling
+from draftpick.probe.result import Budget
+from draftpick.probe_file import read_costs
+from draftpick.speedup import StepTimes, checked_times
+
+
+def run(
+    target: ModelProfile,
+    drafts: Sequence[ModelProfile],
+    catalog: Catalog,
+    options: Mapping[str, Any],
+    *,
+    offline: bool,
+    consent: Callable[[str], bool],
+    say: Callable[[str], None],
+) -> session.Done:
+    """Measure with the options of `draftpick probe`. Raises UsageError for what cannot be meant."""
+    chosen, source = _prompts(options)
+    output = options["output"] if options["output"] is not None and str(options["output"]) != "-" else None
+    costs = options["costs"] or "measured"
+    engine = catalog.engine(options["engine"]).key if options["engine"] is not None else "transformers"
+    return session.probe(
+        target,
+        drafts,
+        catalog,
+        prompts_from=source,
+        beside=output.parent if output is not None else None,
+        offline=offline,
+        consent=consent,
+        say=say,
+        verify=options["verify"],
+        prompts=chosen,
+        trace=options["trace"] or _trace_beside(output),
+        resume=bool(options["resume"]),
+        samplings=_samplings(options),
+        k_max=options["num_speculative_tokens"] or 8,
+        max_new_tokens=options["max_new_tokens"] or int(PROBE["max-new-tokens"]),
+        batch_size=options["batch_size"] or int(PROBE["batch-size"]),
+        timed_batches=tuple(dict.fromkeys(options["timed_batch"] or (1,))),
+        context=options["context"],
+        device=options["device"],
+        devices=options["tensor_parallel_size"] or 1,
+        dtype=options["dtype"],
+        attention=options["attention"],
+        thinking=options["thinking"],
+        seed=options["seed"] or 0,
+        budget=_budget(options, len(chosen)),
+        times_passes=costs == "measured",
+        given_times=_given_times(costs),
+        engine=engine,
+    )
+
+
+def _prompts(options: Mapping[str, Any]) -> tuple[list[prompts.Prompt], str]:
+    """The prompts, and where they came from in words."""
+    named = [options[name] for name in ("prompts", "responses", "workload") if options[name] is not None]
+    if len(named) > 1:
+        raise UsageError("two sources of prompts were named", "give one of --prompts, --responses and --workload")
+    if options["prompts"] is not None:
+        return prompts.read(options["prompts"]), options["prompts"].name
+    if options["responses"] is not None:
+        return prompts.read(options["responses"], answered=True), f"answers in {options['responses'].name}"
+    workload = options["workload"]
+    if workload is not None and workload not in WORKLOADS:
+        raise UsageError(f"--workload {workload!r} is not known", f"one of {', '.join(WORKLOADS)}")
+    return prompts.embedded(workload), f"embedded, {workload}" if workload is not None else "embedded"
+
+
+def _samplings(options: Mapping[str, Any]) -> tuple[Sampling, ...]:
+    heats = tuple(dict.fromkeys(options["temperature"] or (0.0,)))
+    if options["responses"] is not None and len(heats) > 1:
+        raise UsageError("answers that are there were given at one temperature", "name it with one --temperature")
+    return tuple(Sampling(heat, options["top_k"] or 0, options["top_p"] or 1.0) for heat in heats)
+
+
+def _budget(options: Mapping[str, Any], available: int) -> Budget:
+    precision = options["precision"] if options["precision"] is not None else PROBE["precision"]
+    most = min(options["num_prompts"] or available, available)
+    return Budget(
+        int(PROBE["first-look"]),
+        precision,
+        most_prompts=most,
+        most_seconds=options["time_limit"] or PROBE["time-limit"],
+        fixed=precision == 0,
+    )
+
+
+def _given_times(costs: str) -> StepTimes | None:
+    if costs in ("measured", "roofline"):
+        return None
+    found = read_costs(Path(costs))
+    first = found.draft_first_ms if found.draft_first_ms is not None else found.draft_ms
+    verify = tuple(value / 1e3 for value in found.verify_ms)
+    return checked_times(StepTimes(verify[0], first / 1e3, found.draft_ms / 1e3, verify, found.overhead_ms / 1e3))
+
+
+def _trace_beside(output: Path | None) -> Path:
+    return output.with_suffix(".trace.jsonl") if output is not None else Path("probe.trace.jsonl")

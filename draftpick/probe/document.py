@@ -1,0 +1,399 @@
+"""From what was measured to the probe file: every k, the decision in a sentence, and all that repeats the run."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from draftpick import __version__, probe_file, replay
+from draftpick.models.profile import ModelProfile
+from draftpick.models.tokenizer import Relation
+from draftpick.probe import result
+from draftpick.probe.prompts import digest
+from draftpick.probe.result import Measured
+from draftpick.probe.run import Costs, Outcome
+from draftpick.probe.timing import Passes
+from draftpick.replay import Replayed
+from draftpick.speedup import Decision, Interval, Plan, StepTimes
+
+
+def document(
+    outcome: Outcome,
+    target: ModelProfile,
+    drafts: Sequence[ModelProfile],
+    relations: Mapping[str, Relation | None],
+    *,
+    source: str,
+    beside: Path | None,
+) -> probe_file.ProbeFile:
+    """The probe file. `source` says where the prompts came from; `beside` is the folder the file will lie in."""
+    request = outcome.request
+    found = outcome.measured(replay.level_of_best(len(request.drafts)))
+    plans = [_plan(outcome, one) for one in found]
+    said, best, unsteady = _decide(outcome, found, plans)
+    return probe_file.ProbeFile(
+        schema_version="1",
+        kind="probe",
+        tool={"name": "draftpick", "version": __version__},
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        duration_s=round(sum(outcome.seconds.values()), 3),
+        seconds={name: round(value, 3) for name, value in outcome.seconds.items()},
+        target=probe_file.record_of(target._replace(path=None)),
+        models={draft.id: probe_file.record_of(draft._replace(path=None)) for draft in drafts},
+        identities={files.id: dict(files.identity) for files in (request.target, *request.drafts)},
+        relations={name: _relation(relation) for name, relation in relations.items()},
+        device=_device(outcome),
+        software=_software(),
+        dtype=outcome.dtype,
+        sampling=_sampling(outcome),
+        prompts={"source": source, "digest": digest(request.prompts), "num": len(request.prompts)},
+        engine=request.engine,
+        trace=_trace(request.trace, beside),
+        num_prompts=outcome.num_prompts,
+        num_tokens=sum(len(row.tokens) for row in outcome.rows),
+        stopped_by=outcome.stopped_by,
+        decision=_decision(outcome, said, found, plans, best, unsteady),
+        drafts=[_draft(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
+        draft_free=_draft_free(outcome, found),
+        checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
+        doubts=outcome.doubts
+        + [f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed],
+        peak_bytes=outcome.peak_bytes,
+    )
+
+
+def _plan(outcome: Outcome, found: Measured) -> Plan | None:
+    priced = outcome.priced(found.draft)
+    return found.priced(priced) if priced is not None else None
+
+
+def _decide(
+    outcome: Outcome, found: Sequence[Measured], plans: Sequence[Plan | None]
+) -> tuple[Decision, int | None, bool]:
+    """The decision, the draft it is about, and whether it is only unsteady timings that keep it open."""
+    said, best = result.decision(found, plans, outcome.num_prompts)
+    if said.action != "undecided":
+        return said, best, False
+    steady = [one.plan(priced.times) if (priced := outcome.priced(one.draft)) is not None else None for one in found]
+    open_still, _ = result.decision(found, steady, outcome.num_prompts)
+    return said._replace(more_prompts=open_still.more_prompts), best, open_still.action != "undecided"
+
+
+# ---------------------------------------------------------------------- the decision
+
+
+def _decision(
+    outcome: Outcome, said: Decision, found: Sequence[Measured], plans: Sequence[Plan | None], best: int | None
+) -> probe_file.DecisionRecord:
+    target = outcome.request.target.id
+    one = found[best] if best is not None else None
+    plan = plans[best] if best is not None else None
+    row = plan.drafting if plan is not None else None
+    if one is None or plan is None or row is None:
+        sentence = _without_plan(outcome, said, found, plans)
+        return probe_file.DecisionRecord(action=said.action, evidence="measured", sentence=sentence)  # type: ignore[arg-type]
+    gain = (
+        f"{row.speedup:.2f}× the plain decoding speed ({one.level:.0%} interval {row.low:.2f} to {row.high:.2f}) was "
+        f"measured on {outcome.num_prompts} prompts"
+    ).replace("%", " %")
+    where = f"in {_software_name(outcome)} on {_device_name(outcome)}"
+    if said.action == "speculate":
+        sentence = f"Use {one.draft} in front of {target} {where} with num_spec_tokens = {row.k}: {gain}."
+    elif said.action == "undecided":
+        more = f"; about {said.more_prompts} more prompts would decide" if said.more_prompts else ""
+        more = "; its timings are too unsteady to decide: measure on a quiet machine" if unsteady else more
+        sentence = f"Undecided for {target} {where}: with {one.draft} at num_spec_tokens = {row.k}, {gain}{more}."
+    else:
+        sentence = f"Do not speculate with {target} {where}: at best, with {one.draft} at k = {row.k}, {gain}."
+    return probe_file.DecisionRecord(
+        action=said.action,  # type: ignore[arg-type]
+        method="draft_model" if said.action != "do_not_speculate" else None,
+        draft=one.draft if said.action != "do_not_speculate" else None,
+        num_spec_tokens=row.k if said.action != "do_not_speculate" else 0,
+        speedup=probe_file.IntervalRecord(value=row.speedup, low=row.low, high=row.high, level=one.level),
+        evidence="measured",
+        sentence=sentence,
+        more_prompts=said.more_prompts,
+    )
+
+
+def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], plans: Sequence[Plan | None]) -> str:
+    target = outcome.request.target.id
+    rows = [(plan.drafting, one) for plan, one in zip(plans, found, strict=True) if plan is not None]
+    known = [(row, one) for row, one in rows if row is not None]
+    if said.action == "do_not_speculate" and known:
+        row, one = max(known, key=lambda pair: pair[0].speedup)
+        gain = f"{row.speedup:.2f}× ({row.low:.2f} to {row.high:.2f}) at num_spec_tokens = {row.k}"
+        return (
+            f"Do not speculate with {target} in {_software_name(outcome)} on {_device_name(outcome)}: {one.draft}, the "
+            f"best that was measured, gives {gain} on {outcome.num_prompts} prompts."
+        )
+    rates = ", ".join(f"{one.draft} {one.rate.value:.3f}" for one in found)
+    return (
+        f"Acceptance rates with {target} were measured on {outcome.num_prompts} prompts ({rates}), but not what a step "
+        f"costs: {said.reason if not any(plans) and outcome.costs else 'decide with `draftpick plan` for a device'}."
+    )
+
+
+def _software_name(outcome: Outcome) -> str:
+    if outcome.request.given_times is not None:
+        return f"{outcome.request.engine} (with the costs given)"
+    return outcome.request.engine
+
+
+def _device_name(outcome: Outcome) -> str:
+    return outcome.device
+
+
+# ---------------------------------------------------------------------- a draft
+
+
+def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
+    longest = found.by_k.get(found.k_max)
+    doubts = result.doubts(found)
+    costs = outcome.costs.get(found.draft)
+    if costs is not None:
+        doubts += _doubts_of_costs(costs)
+    return probe_file.DraftRecord(
+        draft=found.draft,
+        temperature=found.temperature,
+        proposal=found.way.name,
+        acceptance_rate=_interval(found.rate),
+        by_k=[_k(one, plan, found.level) for one in found.by_k.values() if one.mean_acceptance_length() is not None],
+        position_rates=probe_file.PositionRates(
+            marginal=list(longest.marginal_rates) if longest is not None else [],
+            conditional=list(longest.conditional_rates) if longest is not None else [],
+        ),
+        by_domain={
+            name: probe_file.DomainRecord(acceptance_rate=_interval(rate), num_prompts=number)
+            for name, (rate, number) in found.by_domain().items()
+        },
+        other_proposals=_other_ways(outcome, found),
+        num_prompts=found.trace.num_prompts,
+        num_tokens=found.trace.num_tokens,
+        stopped_by=outcome.stopped_by,
+        doubts=doubts,
+        costs=_costs(outcome, found.draft),
+        plan=_plan_record(plan),
+    )
+
+
+def _k(one: Replayed, plan: Plan | None, level: float) -> probe_file.KRecord:
+    length, share, tested = one.mean_acceptance_length(level), one.draft_acceptance_rate(), one.conditional_rate()
+    visible = one.visible_length()
+    assert length is not None, "k without a complete block are left out"
+    accepted = one.reached[:, 1:].sum(axis=0).tolist()
+    row = next((row for row in plan.by_k if row.k == one.k), None) if plan is not None else None
+    return probe_file.KRecord(
+        k=one.k,
+        mean_acceptance_length=length.value,
+        mean_acceptance_length_low=length.low,
+        mean_acceptance_length_high=length.high,
+        visible_length=visible.value if visible is not None else None,
+        draft_acceptance_rate=share.value if share is not None else None,
+        conditional_rate=tested.value if tested is not None else None,
+        num_drafts=one.num_drafts,
+        num_draft_tokens=one.k * one.num_drafts,
+        num_accepted_tokens=sum(accepted),
+        num_accepted_tokens_per_pos=accepted,
+        acceptance_histogram=list(one.histogram),
+        speedup=(
+            probe_file.IntervalRecord(value=row.speedup, low=row.low, high=row.high, level=level)
+            if row is not None
+            else None
+        ),
+    )
+
+
+def _other_ways(outcome: Outcome, found: Measured) -> list[probe_file.OtherWay]:
+    others = []
+    request = outcome.request
+    for way in result.proposals(found.temperature):
+        if way.name == found.way.name:
+            continue
+        one = result.measured(
+            outcome.rows,
+            found.draft,
+            found.temperature,
+            way,
+            k_max=request.k_max,
+            first=result.first_position(request.engine),
+            eos_ids=outcome.eos_ids,
+        )
+        lengths = [length.value for length in one.lengths[1:]]
+        others.append(
+            probe_file.OtherWay(proposal=way.name, acceptance_rate=_interval(one.rate), mean_acceptance_lengths=lengths)
+        )
+    return others
+
+
+def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.LookupRecord]:
+    records: list[probe_file.LookupRecord] = []
+    request = outcome.request
+    for sampling in request.samplings:
+        one = next(one for one in found if one.temperature == sampling.temperature)
+        priced = outcome.priced(one.draft)
+        for row in result.looked_up(one.trace, priced.times if priced is not None else None, request.k_max):
+            assert row.length is not None, "rows without a length were left out"
+            records.append(
+                probe_file.LookupRecord(
+                    method=row.method,
+                    temperature=sampling.temperature,
+                    num_spec_tokens=row.k,
+                    mean_acceptance_length=row.length.value,
+                    draft_acceptance_rate=(
+                        row.draft_acceptance_rate.value if row.draft_acceptance_rate is not None else None
+                    ),
+                    speedup=_interval(row.speedup) if row.speedup is not None else None,
+                )
+            )
+    return records
+
+
+# ---------------------------------------------------------------------- costs
+
+
+def _doubts_of_costs(costs: Costs) -> list[str]:
+    from draftpick.choices import PROBE
+
+    said = []
+    for passes in costs.passes:
+        shaky = [
+            f"{name} over {place} positions"
+            for name, timings in (("the target", passes.target), ("the draft", passes.draft))
+            for place, one in enumerate(timings, start=1)
+            if one.spread > PROBE["unstable"]
+        ]
+        if shaky:
+            said.append(f"unstable timings at {passes.batch} sequences: {', '.join(shaky)}; is the machine busy?")
+    for k, predicted, seen in costs.checked:
+        if abs(predicted / seen - 1) > PROBE["disagreement"]:
+            said.append(f"at k = {k} the costs predict {predicted:.2f}× and the software gave {seen:.2f}×")
+    return said
+
+
+def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
+    given = outcome.request.given_times
+    if given is not None:
+        return [probe_file.CostRecord(source="given", software="given", **_times(given))]
+    found = outcome.costs.get(draft)
+    if found is None:
+        return []
+    return [_measured_costs(outcome, found, passes) for passes in found.passes]
+
+
+def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_file.CostRecord:
+    over = costs.overhead
+    from draftpick.probe.timing import software
+
+    return probe_file.CostRecord(
+        source="measured",
+        software=software(),
+        num_seqs=passes.batch,
+        context=passes.context,
+        **_times(passes.times(over)),
+        passes={
+            "target_ms": [one.median * 1e3 for one in passes.target],
+            "draft_ms": [one.median * 1e3 for one in passes.draft],
+        },
+        software_adds=(
+            {name: getattr(over, name) * 1e3 for name in ("per_token", "per_step", "per_draft")}
+            if over is not None
+            else {}
+        ),
+        ttft_overhead_ms=passes.draft_prefill.median * 1e3,
+        prefill_ms=passes.target_prefill.median * 1e3,
+        spread=costs.spread(passes.batch),
+        checked=[probe_file.Checked(k=k, predicted=one, measured=two) for k, one, two in costs.checked],
+    )
+
+
+def _times(times: StepTimes) -> dict[str, Any]:
+    return {
+        "target_ms": times.target * 1e3,
+        "draft_first_ms": times.draft_first * 1e3,
+        "draft_ms": times.draft * 1e3,
+        "verify_ms": [value * 1e3 for value in times.verify],
+        "overhead_ms": times.overhead * 1e3,
+        "c": times.draft / times.target,
+    }
+
+
+def _plan_record(plan: Plan | None) -> probe_file.PlanRecord | None:
+    if plan is None:
+        return None
+    return probe_file.PlanRecord(
+        num_spec_tokens=plan.num_spec_tokens,
+        mean_acceptance_length=plan.mean_acceptance_length,
+        speedup=_interval(plan.speedup),
+    )
+
+
+def _interval(value: Interval) -> probe_file.IntervalRecord:
+    return probe_file.IntervalRecord(**value._asdict())
+
+
+# ---------------------------------------------------------------------- provenance
+
+
+def _relation(relation: Relation | None) -> dict[str, Any]:
+    if relation is None:
+        return {"kind": "unknown", "verified": False, "reason": "one tokenizer is not known"}
+    return {"kind": relation.kind, "verified": relation.verified, "reason": relation.reason}
+
+
+def _device(outcome: Outcome) -> dict[str, Any]:
+    import torch
+
+    kind = outcome.device.partition(":")[0]
+    named = getattr(getattr(torch, kind, None), "get_device_name", None)
+    try:
+        name = named(outcome.device) if named is not None and kind != "cpu" else None
+    except (RuntimeError, AssertionError, TypeError):
+        name = None
+    threads = torch.get_num_threads() if kind == "cpu" else None
+    return {
+        "id": outcome.device,
+        "name": name or platform.processor() or platform.machine(),
+        "count": outcome.request.devices,
+        "threads": threads,
+    }
+
+
+def _software() -> dict[str, str]:
+    from importlib import metadata
+
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in ("torch", "transformers", "torch_npu", "accelerate"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _sampling(outcome: Outcome) -> dict[str, Any]:
+    request = outcome.request
+    return {
+        "temperatures": [sampling.temperature for sampling in request.samplings],
+        "top_k": request.samplings[0].top_k,
+        "top_p": request.samplings[0].top_p,
+        "seed": request.seed,
+        "max_new_tokens": request.max_new_tokens,
+        "thinking": request.thinking,
+        "chat_template": outcome.header.get("chat_template"),
+        "batch_size": request.batch_size,
+    }
+
+
+def _trace(trace: Path, beside: Path | None) -> probe_file.TraceRecord:
+    folder = beside if beside is not None else trace.parent
+    try:
+        shown = os.path.relpath(trace, folder)
+    except ValueError:  # another drive
+        shown = trace.name
+    return probe_file.TraceRecord(path=shown, sha256=probe_file.sha256(trace))

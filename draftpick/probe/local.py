@@ -1,0 +1,629 @@
+"""Models on the devices of this machine, through transformers: load, generate, and read given text.
+
+One code path for npu, cuda, mps and cpu: torch's own names for devices, no vendor's calls. Only safetensors are read,
+and no code of a model is run. Logits never leave this module whole: each piece is reduced on the device at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from draftpick.errors import DraftpickError, InvalidFile, NotResolvable, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_LOGIT_BYTES = 96 << 20
+"""Of one piece of logits in float32. Reducing holds about six of them at once."""
+_WIDEST_PIECE = 512
+"""Positions that one pass reads: bounds the activations of long prompts."""
+_MASK_BYTES = 128 << 20
+
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+class CannotProbe(DraftpickError):
+    """Nothing can be measured here: no torch, no such device, no weights, not enough memory (exit code 3)."""
+
+    exit_code = 3
+
+
+class BrokenLogits(CannotProbe):
+    """A model gives NaN or infinite logits: nothing measured with it would mean anything (exit code 3)."""
+
+
+class Sampling(NamedTuple):
+    """How the target writes: temperature 0 is greedy; then top_k and top_p mean nothing."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    """0: all tokens."""
+    top_p: float = 1.0
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    def log_probs(self, logits: torch.Tensor) -> torch.Tensor:
+        """ln p after the processors, of logits in float32; of the plain softmax where greedy. Shape is kept."""
+        import torch
+
+        if self.greedy:
+            return logits.log_softmax(-1)
+        logits = logits / self.temperature
+        if 0 < self.top_k < logits.shape[-1]:
+            least = logits.topk(self.top_k, dim=-1).values[..., -1:]
+            logits = logits.masked_fill(logits < least, -torch.inf)
+        if self.top_p < 1:
+            values, order = logits.sort(dim=-1, descending=True)
+            before = values.softmax(-1).cumsum(-1) - values.softmax(-1)
+            out = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= self.top_p)
+            logits = logits.masked_fill(out, -torch.inf)
+        return logits.log_softmax(-1)
+
+
+GREEDY = Sampling()
+
+
+class Written(NamedTuple):
+    """One answer that a model gave."""
+
+    tokens: list[int]
+    log_p: list[float]
+    gap: list[float] | None
+    """First choice's logit over the second's; None where sampled."""
+    ended: str
+
+
+class Reading(NamedTuple):
+    """What a model makes of one given answer: an entry per token."""
+
+    top: npt.NDArray[np.int64]
+    top_prob: npt.NDArray[np.float64]
+    log_prob: Mapping[float, npt.NDArray[np.float64]]
+    """Temperature → ln of the emitted token's probability."""
+    target_prob_of_top: npt.NDArray[np.float64] | None
+    overlap: Mapping[float, npt.NDArray[np.float64]]
+    shortfall: npt.NDArray[np.float64]
+    """How far the emitted token's logit lies below the first choice's."""
+
+
+# ---------------------------------------------------------------------- devices
+
+
+def torch_here() -> Any:
+    """The module torch. Raises CannotProbe where it, or transformers, cannot be imported."""
+    try:
+        import torch
+        import transformers
+    except Exception as error:  # a broken plug-in of torch raises RuntimeError or OSError
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        hint = "install the build of torch for this device, then: pip install 'draftpick[probe]'"
+        if "backend extension" in first or "libhccl" in first or "libascend" in first:
+            hint = "torch-npu is installed but CANN is not found: source its set_env.sh, or pip uninstall torch-npu"
+        raise CannotProbe(f"the probe needs torch and transformers: {first}", hint) from None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return torch
+
+
+def find_device(asked: str | None, torch: Any) -> str:
+    """The device to measure on, in torch's spelling: what was asked for, or the machine's accelerator, or cpu.
+
+    Raises CannotProbe for a device that is not there, UsageError for a name torch does not have.
+    """
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    kind = here.type if here is not None else "cpu"
+    if asked is None or asked.strip().lower() == "auto":
+        return kind if kind == "cpu" else f"{kind}:{torch.accelerator.current_device_index()}"
+    name, _, index = asked.strip().lower().partition(":")
+    if name not in ("npu", "cuda", "mps", "cpu", "xpu") or (index and not index.isdecimal()):
+        raise UsageError(f"--device {asked!r} is no device of torch", "give npu, npu:0, cuda:1, mps, cpu or auto")
+    if name == "cpu":
+        return "cpu"
+    if name != kind:
+        raise CannotProbe(
+            f"there is no {name} device here: torch sees {kind}",
+            f"measure on it with --device {kind}, or run this on the machine that has it",
+        )
+    count = torch.accelerator.device_count()
+    if index and int(index) >= count:
+        raise CannotProbe(f"there is no {name}:{index} here: torch sees {count} of them", "count from 0")
+    return f"{name}:{index or torch.accelerator.current_device_index()}"
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done what it was given; nothing to wait for on a CPU."""
+    if device != "cpu":
+        import torch
+
+        torch.accelerator.synchronize()
+
+
+def peak_memory(device: str) -> int | None:
+    """The most bytes that tensors took on an accelerator so far; None where torch does not count."""
+    import torch
+
+    memory = getattr(torch.accelerator, "memory", None) or getattr(torch, device.partition(":")[0], None)
+    counted = getattr(memory, "max_memory_allocated", None)
+    if device in ("cpu", "mps") or counted is None:
+        return None
+    return int(counted())
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says, in one of the spellings of devices, that memory ran out."""
+    text = str(error).lower()
+    return type(error).__name__ == "OutOfMemoryError" or any(
+        said in text for said in ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc")
+    )
+
+
+class Batches:
+    """Work on so many rows at a time; half as many from the moment that memory runs out."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def run(self, work: Callable[[Sequence[_R]], list[_T]], rows: Sequence[_R]) -> list[_T]:
+        """The results for all rows. Raises CannotProbe where even one row is too much."""
+        found: list[_T] = []
+        while len(found) < len(rows):
+            part = rows[len(found) : len(found) + self.size]
+            if (done := self._tried(work, part)) is not None:
+                found += done
+            elif self.size == 1 or len(part) == 1:
+                raise CannotProbe(
+                    "memory ran out with one sequence at a time",
+                    "shorten the answers with --max-new-tokens, leave long prompts out, or split the models over "
+                    "more devices with --tensor-parallel-size",
+                )
+            else:
+                # Outside of the handler: its traceback would keep the tensors.
+                _free()
+                self.size = max(min(self.size, len(part)) // 2, 1)
+        return found
+
+    @staticmethod
+    def _tried(work: Callable[[Sequence[_R]], list[_T]], rows: Sequence[_R]) -> list[_T] | None:
+        try:
+            return work(rows)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return None
+
+
+def _free() -> None:
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.accelerator.is_available():
+        kind = torch.accelerator.current_accelerator().type
+        empty = getattr(getattr(torch, kind, None), "empty_cache", None)
+        if empty is not None:
+            empty()
+
+
+# ---------------------------------------------------------------------- models
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A causal language model on a device."""
+
+    id: str
+    model: Any
+    device: str
+    """Where its input goes, in torch's spelling."""
+
+    @cached_property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Every id that ends an answer."""
+        found: set[int] = set()
+        for config in (self.model.generation_config, self.model.config):
+            ids = getattr(config, "eos_token_id", None)
+            found.update([ids] if isinstance(ids, int) else ids or ())
+        return tuple(sorted(found))
+
+    @cached_property
+    def vocab_size(self) -> int:
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @cached_property
+    def max_length(self) -> int | None:
+        """Positions the model was made for; None where its config does not say."""
+        config = self.model.config.get_text_config()
+        found = getattr(config, "max_position_embeddings", None)
+        return int(found) if found else None
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @cached_property
+    def takes(self) -> frozenset[str]:
+        """Names of the arguments of a pass; transformers renamed the cache in 5.x."""
+        return frozenset(inspect.signature(self.model.forward).parameters)
+
+
+def load(
+    folder: Path, *, id: str, device: str, dtype: str | None, devices: int = 1, attention: str | None = None
+) -> LocalModel:
+    """The model of a folder, ready to run. Raises CannotProbe, NotResolvable or InvalidFile with what to do."""
+    torch = torch_here()
+    from transformers import AutoModelForCausalLM
+
+    _check_weights(folder, id)
+    wanted = getattr(torch, dtype) if dtype is not None else torch.float32 if device == "cpu" else "auto"
+    options: dict[str, Any] = {"dtype": wanted, "use_safetensors": True, "trust_remote_code": False}
+    if attention is not None:
+        options["attn_implementation"] = attention
+    if devices > 1:
+        options["device_map"] = "auto"
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, **options)
+        if devices == 1:
+            model = model.to(device)
+    except Exception as error:
+        raise _cannot_load(error, id, folder) from None
+    model.eval()
+    first = str(model.get_input_embeddings().weight.device)
+    return LocalModel(id, model, device if devices == 1 else first)
+
+
+def _check_weights(folder: Path, id: str) -> None:
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if any(name.endswith(".safetensors") for name in names):
+        return
+    if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in names):
+        raise NotResolvable(
+            f"{id}: its weights are pickled, and draftpick loads no pickle",
+            "convert them to safetensors, or take a revision that has them",
+        )
+    raise NotResolvable(f"{id}: there are no weights in {folder}", "download its safetensors files first")
+
+
+def _cannot_load(error: Exception, id: str, folder: Path) -> DraftpickError:
+    first = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    if is_out_of_memory(error):
+        return CannotProbe(
+            f"{id} does not fit in memory: {first}", "take a smaller dtype, or more devices (--tensor-parallel-size)"
+        )
+    if "SafetensorError" in type(error).__name__ or "header" in first.lower():
+        return InvalidFile(f"{id}: its weights are damaged: {first}", f"download the files in {folder} again")
+    if isinstance(error, ImportError):
+        return CannotProbe(f"{id} cannot be loaded: {first}", "install what it names, then run this again")
+    return CannotProbe(f"{id} cannot be loaded by transformers: {first}", "try a newer transformers, or another model")
+
+
+class Stream:
+    """One model that reads rows of ids from left to right, piece by piece, and remembers them."""
+
+    def __init__(self, local: LocalModel, mask: torch.Tensor) -> None:
+        """`mask`: [row, position] over everything that will be read; 0 is padding, which stands on the left."""
+        self.local = local
+        self._mask = mask
+        self._positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        self._read = 0
+        self._cache: Any = None
+        self._cache_name = "cache" if "cache" in local.takes else "past_key_values"
+
+    @property
+    def rows(self) -> int:
+        return int(self._mask.shape[0])
+
+    def read(self, ids: torch.Tensor, keep: int) -> torch.Tensor:
+        """Read [row, position] ids; logits of the last `keep` positions: [row, keep, token], float32.
+
+        Raises BrokenLogits for NaN or infinity.
+        """
+        import torch
+
+        local, start, end = self.local, self._read, self._read + ids.shape[1]
+        given: dict[str, Any] = {self._cache_name: self._cache} if self._cache is not None else {}
+        if "position_ids" in local.takes:
+            given["position_ids"] = self._positions[:, start:end]
+        if "logits_to_keep" in local.takes:
+            given["logits_to_keep"] = keep
+        output = local.model(input_ids=ids, attention_mask=self._mask[:, :end], use_cache=True, **given)
+        self._cache = getattr(output, self._cache_name)
+        self._read = end
+        logits: torch.Tensor = output.logits[:, -keep:].float()
+        # A mask in the model may forbid tokens; a first choice that is not finite is broken.
+        if not bool(torch.isfinite(logits.amax(-1)).all()):
+            raise BrokenLogits(
+                f"{local.id} gives NaN or infinite logits", "try another dtype (--dtype float32), or look at its files"
+            )
+        return logits
+
+    def read_prompt(self, ids: torch.Tensor) -> torch.Tensor:
+        """Read a whole prompt in pieces; logits of its last position: [row, 1, token]."""
+        width = _piece_width(ids.shape[0], ids.shape[1])
+        for start in range(0, ids.shape[1] - 1, width):
+            stop = min(start + width, ids.shape[1] - 1)
+            self.read(ids[:, start:stop], 1)
+        return self.read(ids[:, -1:], 1)
+
+    def forget(self, positions: int) -> bool:
+        """Take the last positions back; False where this model's memory cannot."""
+        try:
+            self._cache.crop(-positions)
+        except (AttributeError, NotImplementedError, ValueError, RuntimeError):
+            return False
+        self._read -= positions
+        return True
+
+    def keep_rows(self, rows: torch.Tensor) -> bool:
+        """Go on with these rows alone; False where this model's memory cannot be cut so."""
+        if not hasattr(self._cache, "batch_select_indices"):
+            return False
+        self._cache.batch_select_indices(rows)
+        self._mask, self._positions = self._mask[rows], self._positions[rows]
+        return True
+
+
+def _piece_width(rows: int, length: int) -> int:
+    return max(min(_WIDEST_PIECE, _MASK_BYTES // max(4 * rows * length, 1)), 16)
+
+
+class _Laid(NamedTuple):
+    """Rows of prompt and answer side by side: every answer begins in the same column."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    width: int
+    """Columns of the prompts; padding stands on their left."""
+
+
+def _lay(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], room: int, device: str) -> _Laid:
+    import torch
+
+    width = max(len(prompt) for prompt in prompts)
+    ids = np.zeros((len(prompts), width + room), np.int64)
+    mask = np.ones((len(prompts), width + room), np.int64)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) : width] = prompt
+        mask[row, : width - len(prompt)] = 0
+        if answers:
+            ids[row, width : width + len(answers[row])] = answers[row]
+    return _Laid(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device), width)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def generate(
+    local: LocalModel,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    max_new_tokens: int,
+    draws: Sequence[npt.NDArray[np.float64]] = (),
+) -> list[Written]:
+    """Let a model answer prompts of ids side by side.
+
+    `draws[row][step]` decides what is sampled, by inverting the distribution: so the text of a prompt does not depend
+    on its neighbours. Not needed where greedy.
+    """
+    import torch
+
+    with torch.inference_mode():
+        return _generate(local, prompts, sampling, max_new_tokens, draws)
+
+
+def _generate(
+    local: LocalModel,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    max_new_tokens: int,
+    draws: Sequence[npt.NDArray[np.float64]],
+) -> list[Written]:
+    import torch
+
+    laid = _lay(prompts, (), max_new_tokens, local.device)
+    stream = Stream(local, laid.mask)
+    eos = frozenset(local.eos_ids)
+    answers = [Written([], [], [] if sampling.greedy else None, "length") for _ in prompts]
+    alive = list(range(len(prompts)))
+    """Which answer each row of the stream is; -1: one that has ended."""
+    logits = stream.read_prompt(laid.ids[:, : laid.width])[:, -1]
+    for step in range(max_new_tokens):
+        uniform = [float(draws[row][step]) if row >= 0 else 0.0 for row in alive] if not sampling.greedy else []
+        tokens, facts = _choose(logits, sampling, uniform)
+        chosen, numbers = tokens.tolist(), facts.tolist()
+        for place, row in enumerate(alive):
+            if row >= 0:
+                _note(answers[row], chosen[place], numbers[place])
+                if chosen[place] in eos:
+                    answers[row] = answers[row]._replace(ended="stop")
+                    alive[place] = -1
+        going = [place for place, row in enumerate(alive) if row >= 0]
+        if not going or step + 1 == max_new_tokens:
+            break
+        if 2 * len(going) <= len(alive):
+            kept = torch.tensor(going, device=local.device)
+            if stream.keep_rows(kept):
+                alive, tokens = [alive[place] for place in going], tokens[kept]
+        logits = stream.read(tokens[:, None], 1)[:, -1]
+    return answers
+
+
+def _note(answer: Written, token: int, numbers: Sequence[float]) -> None:
+    answer.tokens.append(token)
+    answer.log_p.append(numbers[0])
+    if answer.gap is not None:
+        answer.gap.append(numbers[1])
+
+
+def _choose(logits: torch.Tensor, sampling: Sampling, uniform: Sequence[float]) -> tuple[torch.Tensor, torch.Tensor]:
+    """One token per row, and [row, (ln p, gap)]."""
+    import torch
+
+    log_p = sampling.log_probs(logits)
+    if sampling.greedy:
+        tokens = logits.argmax(-1)
+        best = logits.topk(2, dim=-1).values
+        gap = best[:, 0] - best[:, 1]
+    else:
+        tokens = _inverted(log_p.exp(), torch.tensor(uniform, dtype=log_p.dtype, device=log_p.device))
+        gap = torch.zeros_like(log_p[:, 0])
+    return tokens, torch.stack([log_p.gather(-1, tokens[:, None])[:, 0], gap], dim=-1)
+
+
+def _inverted(probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """The token at which the cumulative probability passes each uniform number."""
+    import torch
+
+    cumulative = probs.cumsum(-1)
+    wanted = (uniform[:, None] * cumulative[:, -1:]).contiguous()
+    found = torch.searchsorted(cumulative, wanted, right=True)[:, 0]
+    # A number near 1 may land behind the last token that has any probability.
+    last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1)
+    return torch.minimum(found, last)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read_answers(
+    prompts: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+    drafts: Sequence[LocalModel],
+    *,
+    target: LocalModel | None = None,
+    sampling: Sampling = GREEDY,
+    temperatures: Sequence[float] = (1.0,),
+) -> list[list[Reading]]:
+    """What models make of answers that are there already, in one pass each: [model][row], the target first if given.
+
+    With a target, drafts are compared with its distribution too (after the processors of `sampling`).
+    `temperatures` are those of the drafts.
+    """
+    import torch
+
+    models = [target, *drafts] if target is not None else list(drafts)
+    with torch.inference_mode():
+        pieces = list(_read_pieces(prompts, answers, models, target is not None, sampling, temperatures))
+    lengths = [len(answer) for answer in answers]
+    return [
+        [_joined([piece[place] for piece in pieces], row, size) for row, size in enumerate(lengths)]
+        for place in range(len(models))
+    ]
+
+
+def _read_pieces(
+    prompts: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+    models: Sequence[LocalModel],
+    with_target: bool,
+    sampling: Sampling,
+    temperatures: Sequence[float],
+) -> Iterator[list[dict[str, Any]]]:
+    """For each piece of the answers, what each model makes of it, as arrays [row, position]."""
+    longest = max(len(answer) for answer in answers)
+    laid = [_lay(prompts, answers, longest, model.device) for model in models]
+    streams = [Stream(model, there.mask) for model, there in zip(models, laid, strict=True)]
+    vocabulary = max(model.vocab_size for model in models)
+    width = max(min(_WIDEST_PIECE, _LOGIT_BYTES // (4 * vocabulary * len(prompts))), 1)
+    starts = [0, *range(1, longest, width)]
+    for start, end in zip(starts, [*starts[1:], longest], strict=True):
+        target_probs = None
+        found: list[dict[str, Any]] = []
+        for place, (stream, there) in enumerate(zip(streams, laid, strict=True)):
+            at = there.width + start
+            if start == 0:
+                logits = stream.read_prompt(there.ids[:, : there.width])
+            else:
+                logits = stream.read(there.ids[:, at - 1 : at - 1 + end - start], end - start)
+            emitted = there.ids[:, at : at + end - start]
+            if with_target and place == 0:
+                found.append(_reduce(logits, emitted, (), sampling, None))
+                target_probs = None if sampling.greedy else sampling.log_probs(logits).exp()
+            else:
+                found.append(_reduce(logits, emitted, temperatures, None, target_probs))
+            del logits
+        yield found
+
+
+def _reduce(
+    logits: torch.Tensor,
+    emitted: torch.Tensor,
+    temperatures: Sequence[float],
+    sampling: Sampling | None,
+    target_probs: torch.Tensor | None,
+) -> dict[str, Any]:
+    """What is kept of logits [row, position, token]."""
+    best, top = logits.max(-1)
+    inside = emitted.clamp(max=logits.shape[-1] - 1)
+    here = logits.gather(-1, inside[..., None])[..., 0]
+    found: dict[str, Any] = {
+        "top": top,
+        "top_prob": (best - logits.logsumexp(-1)).exp(),
+        "shortfall": best - here,
+        "log_prob": {},
+        "overlap": {},
+        "target_prob_of_top": None,
+    }
+    if sampling is not None:
+        log_p = sampling.log_probs(logits)
+        found["log_prob"][sampling.temperature] = log_p.gather(-1, inside[..., None])[..., 0]
+    for temperature in temperatures:
+        log_q = (logits / temperature).log_softmax(-1)
+        found["log_prob"][temperature] = log_q.gather(-1, inside[..., None])[..., 0]
+        if target_probs is not None:
+            common = min(log_q.shape[-1], target_probs.shape[-1])
+            there = target_probs[..., :common].to(log_q.device)
+            found["overlap"][temperature] = log_q[..., :common].exp().minimum(there).sum(-1)
+    if target_probs is not None:
+        known = top.clamp(max=target_probs.shape[-1] - 1).to(target_probs.device)
+        found["target_prob_of_top"] = target_probs.gather(-1, known[..., None])[..., 0]
+    return {name: _on_cpu(value) for name, value in found.items()}
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _on_cpu(one) for key, one in value.items()}
+    return value.cpu().numpy() if value is not None else None
+
+
+def _joined(pieces: Sequence[Mapping[str, Any]], row: int, size: int) -> Reading:
+    def whole(take: Callable[[Mapping[str, Any]], Any]) -> Any:
+        return np.concatenate([take(piece)[row] for piece in pieces])[:size]
+
+    def by_heat(name: str) -> dict[float, npt.NDArray[np.float64]]:
+        return {heat: whole(partial(_nested, name, heat)) for heat in first[name]}
+
+    first = pieces[0]
+    known = first["target_prob_of_top"] is not None
+    return Reading(
+        top=whole(itemgetter("top")).astype(np.int64),
+        top_prob=whole(itemgetter("top_prob")).astype(np.float64),
+        log_prob=by_heat("log_prob"),
+        target_prob_of_top=whole(itemgetter("target_prob_of_top")) if known else None,
+        overlap=by_heat("overlap"),
+        shortfall=whole(itemgetter("shortfall")).astype(np.float64),
+    )
+
+
+def _nested(name: str, heat: float, piece: Mapping[str, Any]) -> Any:
+    return piece[name][heat]
+
+
+def uniforms(seed: int, digest: str, temperature: float, count: int) -> npt.NDArray[np.float64]:
+    """Uniform numbers of one prompt's own: the same whatever stands beside it, and on every device."""
+    import hashlib
+
+    key = hashlib.sha256(f"{seed}\0{digest}\0{temperature:g}".encode()).digest()
+    return np.random.Generator(np.random.Philox(int.from_bytes(key[:16], "big"))).random(count)

@@ -1,0 +1,328 @@
+"""What a probe leaves behind: the records of the probe file, which is its JSON output as well.
+
+pydantic lives here as in `files`: import this module inside functions. Rates are shares, times milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from draftpick.errors import InvalidFile, UsageError
+from draftpick.files import ModelRecord, model_row
+from draftpick.models.bounded import read_json
+from draftpick.models.profile import ModelProfile
+
+SCHEMA_VERSION = "1"
+MOST_BYTES = 64 << 20
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Milliseconds = Annotated[float, Field(gt=0, lt=1e9)]
+Spent = Annotated[float, Field(ge=0, lt=1e9)]
+Heat = Annotated[float, Field(ge=0, le=10)]
+
+
+class _Record(BaseModel):
+    # More keys may be added: a probe of a newer draftpick still loads.
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class IntervalRecord(_Record):
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+    level: Share
+
+
+class KRecord(_Record):
+    """What one num_spec_tokens does, with the keys of vLLM's metrics where they exist. Counts are expected ones."""
+
+    k: Annotated[int, Field(ge=0, le=256)]
+    mean_acceptance_length: float
+    mean_acceptance_length_low: float
+    mean_acceptance_length_high: float
+    visible_length: float | None = None
+    """Tokens per step for answers of these lengths, the last and shorter steps included."""
+    draft_acceptance_rate: Share | None = None
+    conditional_rate: Share | None = None
+    num_drafts: float
+    num_draft_tokens: float
+    num_accepted_tokens: float
+    num_accepted_tokens_per_pos: list[float] = []
+    acceptance_histogram: list[float] = []
+    speedup: IntervalRecord | None = None
+
+
+class PositionRates(_Record):
+    """Rates by position, at the largest k."""
+
+    marginal: list[Share | None]
+    conditional: list[Share | None]
+
+
+class DomainRecord(_Record):
+    """One kind of text."""
+
+    acceptance_rate: IntervalRecord
+    num_prompts: int
+
+
+class OtherWay(_Record):
+    """The same text, drafted or verified in another way."""
+
+    proposal: str
+    acceptance_rate: IntervalRecord
+    mean_acceptance_lengths: list[float]
+    """For k = 1, 2, …"""
+
+
+class Checked(_Record):
+    """A speculative run of the software itself."""
+
+    k: int
+    predicted: float
+    measured: float
+
+
+class CostRecord(_Record):
+    """What a step costs at one batch size."""
+
+    source: Literal["measured", "given"]
+    software: str
+    num_seqs: Annotated[int, Field(ge=1)] = 1
+    context: int | None = None
+    target_ms: Milliseconds
+    draft_first_ms: Spent
+    draft_ms: Spent
+    verify_ms: Annotated[list[Milliseconds], Field(min_length=1, max_length=257)]
+    """Over 1, 2, … positions; the first is a plain token."""
+    overhead_ms: Spent
+    c: float
+    passes: dict[str, list[float]] = {}
+    """Forward passes alone, without what the software adds: target and draft over 1, 2, … positions."""
+    software_adds: dict[str, float] = {}
+    """In milliseconds: per_token, per_step, per_draft."""
+    ttft_overhead_ms: float | None = None
+    prefill_ms: float | None = None
+    spread: float = 0.0
+    """Half-width of ln(step time) at 95 %."""
+    checked: list[Checked] = []
+
+
+class PlanRecord(_Record):
+    """The k to use with the costs at hand."""
+
+    num_spec_tokens: int
+    mean_acceptance_length: float
+    speedup: IntervalRecord
+
+
+class DraftRecord(_Record):
+    """One draft at one temperature."""
+
+    draft: str
+    method: str = "draft_model"
+    temperature: Heat
+    proposal: str
+    """How it drafts: by its first choice, or sampled."""
+    acceptance_rate: IntervalRecord
+    by_k: list[KRecord]
+    position_rates: PositionRates
+    by_domain: dict[str, DomainRecord]
+    other_proposals: list[OtherWay] = []
+    num_prompts: int
+    num_tokens: int
+    stopped_by: str
+    doubts: list[str] = []
+    costs: list[CostRecord] = []
+    plan: PlanRecord | None = None
+
+
+class LookupRecord(_Record):
+    """A method without a draft, at its best k."""
+
+    method: str
+    temperature: Heat
+    num_spec_tokens: int
+    mean_acceptance_length: float
+    draft_acceptance_rate: Share | None = None
+    speedup: IntervalRecord | None = None
+
+
+class TranslatedRecord(_Record):
+    """A pair whose tokenizers differ: what real speculative runs gave, for a few k."""
+
+    draft: str
+    method: str
+    num_prompts: int
+    by_k: list[dict[str, float]]
+    """k, mean_acceptance_length and speedup."""
+
+
+class CheckRecord(_Record):
+    """A self-check."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class DecisionRecord(_Record):
+    """The answer."""
+
+    action: Literal["speculate", "do_not_speculate", "undecided"]
+    method: str | None = None
+    draft: str | None = None
+    num_spec_tokens: int | None = None
+    speedup: IntervalRecord | None = None
+    evidence: str
+    sentence: str
+    more_prompts: int | None = None
+
+
+class TraceRecord(_Record):
+    """Where the trace lies, seen from the probe file."""
+
+    path: str
+    sha256: str
+
+
+class ProbeFile(_Record):
+    """A whole probe."""
+
+    schema_version: Literal["1"]
+    kind: Literal["probe"]
+    tool: dict[str, str]
+    created: str
+    duration_s: float
+    seconds: dict[str, float]
+    target: ModelRecord
+    models: dict[str, ModelRecord]
+    """The drafts, by id."""
+    identities: dict[str, dict[str, Any]]
+    """Revision and digests of every model, by id."""
+    relations: dict[str, dict[str, Any]] = {}
+    """How each draft's tokenizer relates to the target's: kind, verified, reason."""
+    device: dict[str, Any]
+    software: dict[str, str]
+    dtype: str
+    sampling: dict[str, Any]
+    prompts: dict[str, Any]
+    engine: str
+    """Whose way to draft the figures hold for."""
+    trace: TraceRecord | None = None
+    num_prompts: int
+    num_tokens: int
+    stopped_by: str
+    decision: DecisionRecord
+    drafts: list[DraftRecord]
+    draft_free: list[LookupRecord] = []
+    translated: list[TranslatedRecord] = []
+    checks: list[CheckRecord] = []
+    doubts: list[str] = []
+    peak_bytes: int | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """The document as plain values."""
+        return self.model_dump(mode="json", exclude_none=False)
+
+    def profile(self, model_id: str) -> ModelProfile:
+        """What was known of one of its models, without the tokenizer."""
+        record = self.target if model_id == self.target.id else self.models[model_id]
+        return record.profile()
+
+
+def record_of(profile: ModelProfile) -> ModelRecord:
+    """A profile as it stands in a probe file. Its tokenizer is left out: the relation was judged when it was read."""
+    return ModelRecord(**model_row(profile._replace(tokenizer=None), "local"))
+
+
+def read_probe(path: Path) -> ProbeFile:
+    """The probe in a file. Raises InvalidFile for what is none, naming the field."""
+    value = read_json(path, MOST_BYTES)
+    if value.get("kind") != "probe":
+        raise InvalidFile(f"{path} is no probe file", "name what `draftpick probe -o FILE` wrote")
+    version = value.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InvalidFile(
+            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}",
+            "probe again, or use the draftpick that wrote it",
+        )
+    try:
+        return ProbeFile.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidFile(
+            f"{path}: {where}: {first['msg']}", "the file was changed by hand, or cut: probe again"
+        ) from None
+
+
+def trace_of(probe: ProbeFile, path: Path) -> Path | None:
+    """The trace that belongs to a probe file; None where it is gone. Raises InvalidFile where it is another one."""
+    if probe.trace is None:
+        return None
+    name = Path(probe.trace.path)
+    if name.is_absolute() or ".." in name.parts:
+        raise InvalidFile(f"{path}: the trace {str(name)!r:.80} lies elsewhere", "keep the trace beside the probe file")
+    trace = path.parent / name
+    if not trace.is_file():
+        return None
+    if sha256(trace) != probe.trace.sha256:
+        raise InvalidFile(
+            f"{trace} is not the trace that {path} was made from", "probe again, or take the trace away to plan without"
+        )
+    return trace
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    whole = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            whole.update(piece)
+    return whole.hexdigest()
+
+
+class GivenCosts(_Record):
+    """A file for `--costs`: times of a step that somebody measured elsewhere."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target_ms: Milliseconds
+    draft_ms: Spent
+    draft_first_ms: Spent | None = None
+    verify_ms: Annotated[list[Milliseconds], Field(min_length=2, max_length=257)]
+    overhead_ms: Spent = 0.0
+    software: str = "given"
+
+
+def read_costs(path: Path) -> GivenCosts:
+    """The costs in a JSON file. Raises InvalidFile, naming the field."""
+    try:
+        found = GivenCosts.model_validate(read_json(path, 1 << 20))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidFile(
+            f"{path}: {where}: {first['msg']}",
+            "it holds target_ms, draft_ms and verify_ms (a list over 1, 2, … positions), and optionally draft_first_ms "
+            "and overhead_ms",
+        ) from None
+    if abs(found.verify_ms[0] - found.target_ms) > 1e-6 * found.target_ms:
+        raise UsageError(
+            f"{path}: verify_ms begins with {found.verify_ms[0]}, target_ms is {found.target_ms}",
+            "a pass over one position is a plain token: both are the same number",
+        )
+    return found
+
+
+def to_text(probe: ProbeFile) -> str:
+    """The file's text."""
+    return json.dumps(probe.plain(), ensure_ascii=False, indent=2) + "\n"

@@ -1,0 +1,205 @@
+"""A probe as people read it: the decision, a row per draft, every k, positions, domains, checks and doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, KRecord, ProbeFile
+from draftpick.report.layout import Cell, Grid, Line, Row, draw
+from draftpick.report.markdown import cell
+from draftpick.report.text import json_text, printable
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""A title, a header and rows."""
+
+
+def json(probe: ProbeFile) -> str:
+    """The probe file's own text."""
+    return json_text(probe.plain()) + "\n"
+
+
+def table(probe: ProbeFile, *, width: int | None, color: bool) -> str:
+    """For a terminal or a pipe."""
+    return draw(_parts(probe), width=width, color=color)
+
+
+def markdown(probe: ProbeFile) -> str:
+    """For a review."""
+    lines = [f"**{cell(probe.decision.sentence)}**"]
+    for title, header, rows in _tables(probe):
+        lines += ["", f"### {cell(title)}", "", f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+        lines += [f"| {' | '.join(cell(one) for one in row)} |" for row in rows]
+    for line, warning in _lines(probe):
+        lines += ["", f"> {cell(line)}" if warning else cell(line)]
+    return "\n".join(lines) + "\n"
+
+
+def _parts(probe: ProbeFile) -> Iterable[Line | Grid]:
+    yield Line(printable(probe.decision.sentence), "bold")
+    for title, header, rows in _tables(probe):
+        yield Line("")
+        yield Line(printable(title), "dim")
+        shown: list[Row] = [[Cell(printable(one)) for one in row] for row in rows]
+        numbers = frozenset(place for place in range(1, len(header)) if header[place] not in _TEXTS)
+        yield Grid(header, shown, right=numbers, wraps=frozenset({len(header) - 1}) - numbers or frozenset({0}))
+    yield Line("")
+    for line, warning in _lines(probe):
+        yield Line(printable(line), "yellow" if warning else "dim")
+
+
+_TEXTS = frozenset({"passed", "what was seen", "proposed by"})
+
+
+def _tables(probe: ProbeFile) -> Iterable[Table]:
+    several = len({one.temperature for one in probe.drafts}) > 1
+    if probe.drafts:
+        header = ["draft", "acceptance rate", "tokens per step", "k", "speed-up", "cost"]
+        yield (
+            "What each draft gives",
+            [*header[:1], *(["T"] if several else []), *header[1:]],
+            [[one.draft, *([f"{one.temperature:g}"] if several else []), *_summary(one)] for one in probe.drafts],
+        )
+    for one in probe.drafts:
+        name = f"{one.draft}{f' at T = {one.temperature:g}' if several else ''}"
+        if one.by_k:
+            yield (
+                f"{name}, proposing {_proposing(one.proposal)}",
+                _K_HEADER,
+                [_k_row(row, one) for row in one.by_k if row.k],
+            )
+        if len(one.by_domain) > 1:
+            yield (
+                f"{name}, by domain",
+                ("domain", "acceptance rate", "prompts"),
+                [
+                    [domain, _interval(found.acceptance_rate), str(found.num_prompts)]
+                    for domain, found in one.by_domain.items()
+                ],
+            )
+        if one.other_proposals:
+            yield (
+                f"{name}, drafting or verifying otherwise",
+                ("proposed by", "acceptance rate", "tokens per step"),
+                [
+                    [other.proposal, _interval(other.acceptance_rate), _best_length(other.mean_acceptance_lengths)]
+                    for other in one.other_proposals
+                ],
+            )
+    if probe.draft_free:
+        yield (
+            "Without a draft, at its best k",
+            ("method", "tokens per step", "k", "speed-up"),
+            [
+                [
+                    row.method,
+                    f"{row.mean_acceptance_length:.2f}",
+                    str(row.num_spec_tokens),
+                    _gain(row.speedup) if row.speedup is not None else "-",
+                ]
+                for row in probe.draft_free
+            ],
+        )
+    for found in probe.translated:
+        yield (
+            f"{found.draft}: {found.method}, {found.num_prompts} prompts",
+            ("k", "tokens per step", "speed-up"),
+            [
+                [f"{row['k']:.0f}", f"{row['mean_acceptance_length']:.2f}", f"{row['speedup']:.2f}×"]
+                for row in found.by_k
+            ],
+        )
+    if probe.checks:
+        yield (
+            "Self-checks",
+            ("check", "passed", "what was seen"),
+            [[check.name, "yes" if check.passed else "NO", check.detail] for check in probe.checks],
+        )
+
+
+_K_HEADER = ("k", "tokens per step", "speed-up", "accepted of drafted", "at position k, of all", "of those reached")
+
+
+def _k_row(row: KRecord, one: DraftRecord) -> list[str]:
+    marginal, conditional = one.position_rates.marginal, one.position_rates.conditional
+    return [
+        str(row.k),
+        f"{row.mean_acceptance_length:.2f} "
+        f"({row.mean_acceptance_length_low:.2f}–{row.mean_acceptance_length_high:.2f})",
+        _gain(row.speedup) if row.speedup is not None else "-",
+        _share(row.draft_acceptance_rate),
+        _share(marginal[row.k - 1]),
+        _share(conditional[row.k - 1]),
+    ]
+
+
+def _summary(one: DraftRecord) -> list[str]:
+    rate = _interval(one.acceptance_rate)
+    costs = f"{one.costs[0].c:.2f}" if one.costs else "-"
+    if one.plan is None:
+        longest = one.by_k[-1] if one.by_k else None
+        length = f"{longest.mean_acceptance_length:.2f} at k = {longest.k}" if longest is not None else "-"
+        return [rate, length, "-", "-", costs]
+    plan = one.plan
+    if not plan.num_spec_tokens:
+        row = max((row for row in one.by_k[1:] if row.speedup is not None), key=_speed, default=None)
+        best = _gain(row.speedup) if row is not None and row.speedup is not None else "-"
+        k = f"0 ({row.k})" if row is not None else "0"
+        return [rate, f"{row.mean_acceptance_length:.2f}" if row is not None else "-", k, best, costs]
+    return [rate, f"{plan.mean_acceptance_length:.2f}", str(plan.num_spec_tokens), _gain(plan.speedup), costs]
+
+
+def _speed(row: KRecord) -> float:
+    return row.speedup.value if row.speedup is not None else 0.0
+
+
+def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
+    """What stands below the tables, and for each line whether it is a warning."""
+    for doubt in probe.doubts:
+        yield f"Doubtful: {doubt}.", True
+    for one in probe.drafts:
+        yield from ((f"Doubtful, {one.draft}: {doubt}.", True) for doubt in one.doubts)
+    yield f"Stopped because {probe.stopped_by}; intervals of a run that looks before it stops are nominal.", False
+    for one in probe.drafts[:1]:
+        yield from ((_costs(costs), False) for costs in one.costs)
+    yield _provenance(probe), False
+
+
+def _costs(costs: CostRecord) -> str:
+    checked = "".join(
+        f"; at k = {one.k} they predict {one.predicted:.2f}× and its own run gave {one.measured:.2f}×"
+        for one in costs.checked
+    )
+    context = f" at a context of {costs.context} tokens" if costs.context is not None else ""
+    return (
+        f"Costs are those of {costs.software}, {costs.num_seqs} at once{context}: a plain token takes "
+        f"{costs.target_ms:.3g} ms, a drafted one {costs.draft_ms:.3g} ms, a step beyond its passes "
+        f"{costs.overhead_ms:.3g} ms{checked}. Another engine's are others: `draftpick plan` predicts them."
+    )
+
+
+def _provenance(probe: ProbeFile) -> str:
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in probe.seconds.items() if value >= 0.05)
+    tokens = f"{probe.num_prompts} prompts ({probe.prompts['source']}), {probe.num_tokens:,} tokens"
+    torch = probe.software.get("torch", "?")
+    trace = f"; trace in {probe.trace.path}" if probe.trace is not None else ""
+    return f"{tokens}, {probe.dtype} on {probe.device['id']}, torch {torch}; {seconds}{trace}."
+
+
+def _interval(value: IntervalRecord) -> str:
+    return f"{value.value:.3f} ({value.low:.3f}–{value.high:.3f})"
+
+
+def _gain(value: IntervalRecord) -> str:
+    return f"{value.value:.2f}× ({value.low:.2f}–{value.high:.2f})"
+
+
+def _share(value: float | None) -> str:
+    return f"{value:.2f}" if value is not None else "-"
+
+
+def _proposing(name: str) -> str:
+    return name if name.startswith("the") else f"tokens {name}"
+
+
+def _best_length(lengths: Sequence[float]) -> str:
+    return f"{lengths[-1]:.2f} at k = {len(lengths)}" if lengths else "-"
