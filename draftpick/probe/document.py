@@ -87,7 +87,12 @@ def _decide(
 
 
 def _decision(
-    outcome: Outcome, said: Decision, found: Sequence[Measured], plans: Sequence[Plan | None], best: int | None
+    outcome: Outcome,
+    said: Decision,
+    found: Sequence[Measured],
+    plans: Sequence[Plan | None],
+    best: int | None,
+    unsteady: bool,
 ) -> probe_file.DecisionRecord:
     target = outcome.request.target.id
     one = found[best] if best is not None else None
