@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from draftpick.assess import Assessment, assess, rank
-from draftpick.candidates import Candidates, Resolve, draft_free, named, search
+from draftpick.candidates import Candidates, Resolve, draft_free, given_model, named, search
 from draftpick.catalog import Catalog
 from draftpick.choices import RuleChoices
 from draftpick.decision import Decision, decide, why_not
+from draftpick.evidence import Evidence, PolicyRow, relation_of
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
-from draftpick.predict import Predictor
+from draftpick.predict import NO_EVIDENCE, Predictor
+
+if TYPE_CHECKING:
+    from draftpick.probe_file import ProbeFile
 
 PAYS_WHERE = {
     "ngram": "Needs no draft: copies what followed the same tokens in the prompt, so it pays where answers repeat it.",
@@ -30,6 +34,8 @@ class Advice(NamedTuple):
     catalog_date: str
     left_out: Mapping[str, int] = MappingProxyType({})
     """Catalogued models that were not judged one by one: how many, by reason."""
+    policies: Sequence[PolicyRow] = ()
+    """Adaptive lengths replayed for the first draft."""
 
     @property
     def viable(self) -> list[Assessment]:
@@ -59,17 +65,19 @@ def recommend(
     extra: Sequence[ModelProfile] = (),
     choices: RuleChoices | None = None,
     everything: bool = False,
+    evidence: Mapping[str, Evidence] = NO_EVIDENCE,
 ) -> Advice:
     """Rank the drafts for a target: those named, or else all that are known.
 
-    `extra` models come from local caches or the hub. Raises what `resolve` raises for a named draft.
+    `extra` models come from local caches or the hub; `evidence` is what was measured, by draft.
+    Raises what `resolve` raises for a named draft.
     """
     if drafts:
         found = Candidates(list(named(drafts, catalog, resolve)), {})
     else:
         found = search(target, catalog, everything, extra)
     proposals = [*found.proposals, *draft_free()]
-    predictor = Predictor(target, setting, catalog)
+    predictor = Predictor(target, setting, catalog, evidence)
     ranked = rank(assess(target, proposal, setting, catalog, choices, predictor) for proposal in proposals)
     return _advice("recommend", target, setting, catalog, ranked, found.left_out)
 
@@ -86,6 +94,23 @@ def check(
     (proposal,) = named([draft], catalog, resolve)
     found = assess(target, proposal, setting, catalog, choices, Predictor(target, setting, catalog))
     return _advice("check", target, setting, catalog, [found], {})
+
+
+def from_probe(
+    probe: "ProbeFile",
+    evidence: Mapping[str, Evidence],
+    setting: Setting,
+    catalog: Catalog,
+    choices: RuleChoices | None = None,
+) -> Advice:
+    """Decide again from a saved probe, for another place or load, without its models and without its device."""
+    target = probe.profile(probe.target.id)
+    predictor = Predictor(target, setting, catalog, evidence)
+    found = [
+        assess(target, given_model(probe.profile(name)), setting, catalog, choices, predictor, relation_of(probe, name))
+        for name in evidence
+    ]
+    return _advice("plan", target, setting, catalog, rank(found), {})
 
 
 def _advice(

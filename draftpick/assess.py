@@ -219,9 +219,14 @@ def assess(
     catalog: Catalog,
     choices: RuleChoices | None = None,
     predictor: Predictor | None = None,
+    relation: Relation | None = None,
 ) -> Assessment:
-    """Judge one pair by facts, and by what `predictor` says it gains."""
-    pair = Pair(target=target, proposal=proposal, setting=setting, relation=relate(target, proposal, catalog))
+    """Judge one pair by facts, and by what `predictor` says it gains.
+
+    `relation` is how the tokenizers relate, where somebody compared them when their files were there.
+    """
+    relation = relation or relate(target, proposal, catalog)
+    pair = Pair(target=target, proposal=proposal, setting=setting, relation=relation)
     findings, score, coverage = judge(pair, choices)
     return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines), predictor)
 

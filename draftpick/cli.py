@@ -7,13 +7,14 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from draftpick import __version__
-from draftpick.errors import DraftpickError
+from draftpick.errors import DraftpickError, UsageError
 from draftpick.options import (
     AsJson,
     Attention,
@@ -46,7 +47,9 @@ from draftpick.options import (
     OutputFormat,
     OutputLength,
     Overlay,
+    Policies,
     Precision,
+    ProbeBest,
     Prompts,
     Quantization,
     Quiet,
@@ -75,6 +78,7 @@ from draftpick.options import (
     Verify,
     Workload,
     Yes,
+    measured_place,
     merged,
     setting,
 )
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
     from draftpick.candidates import Resolve
     from draftpick.catalog import Catalog
     from draftpick.choices import RuleChoices
+    from draftpick.evidence import Evidence
     from draftpick.models.profile import ModelProfile
     from draftpick.probe_file import ProbeFile
 
@@ -137,6 +142,8 @@ def recommend(
     select: Select = None,
     ignore: Ignore = None,
     rules_file: RulesFile = None,
+    probe_best: ProbeBest = None,
+    yes: Yes = None,
     config: Config = None,
     output_format: OutputFormat = None,
     json: AsJson = False,
@@ -154,17 +161,40 @@ def recommend(
     catalog, resolve = _sources(options)
     where = setting(options, catalog)
     profile = resolve(target, options["revision"])
-    answer = advice.recommend(
+    extra = () if options["draft_model"] else list(_found_outside(profile, catalog, resolve, options))
+    judge = partial(
+        advice.recommend,
         profile,
-        where,
-        catalog,
-        resolve,
+        catalog=catalog,
+        resolve=resolve,
         drafts=options["draft_model"] or (),
-        extra=() if options["draft_model"] else list(_found_outside(profile, catalog, resolve, options)),
+        extra=extra,
         choices=_rule_choices(options),
         everything=bool(options["everything"]),
     )
+    answer = judge(where)
+    if options["probe_best"]:
+        evidence = _probe_best(answer, catalog, options)
+        answer = judge(measured_place(where, catalog), evidence=evidence)
     _answer(answer, options)
+
+
+def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":
+    """Measure the first drafts of an answer, keep the probe file, and say what it shows."""
+    from draftpick.evidence import from_probe
+    from draftpick.probe.command import run_best
+    from draftpick.probe_file import to_text
+
+    drafts = [found.proposal.draft for found in answer.viable if found.proposal.draft is not None]
+    with _Progress(quiet=_quiet) as say:
+        offline, consent = _is_offline(options), _consent(options)
+        done, path = run_best(answer.target, drafts, catalog, options, offline=offline, consent=consent, say=say)
+    _write(to_text(done.probe), path)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    if not _quiet:
+        typer.echo(f"measured; the probe is kept in {path}", err=True)
+    return from_probe(done.probe)
 
 
 def check(
@@ -270,6 +300,10 @@ def probe(
 
 
 def plan(
+    probe_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PROBE.json]", help="What `draftpick probe -o` wrote.", show_default=False),
+    ] = None,
     acceptance_rate: Annotated[
         float | None,
         typer.Option(metavar="RATE", help="Chance that a drafted token is accepted, 0 to 1.", show_default=False),
@@ -293,16 +327,43 @@ def plan(
         float, typer.Option(metavar="RATIO", help="What a step with a draft adds, in plain steps of the target.")
     ] = 0.0,
     num_speculative_tokens: SpecTokens = None,
+    policy: Policies = None,
+    engine: EngineName = None,
+    device: DeviceName = None,
+    tensor_parallel_size: TensorParallel = None,
+    max_model_len: ModelLength = None,
+    max_num_seqs: Sequences = None,
+    dtype: Dtype = None,
+    quantization: Quantization = None,
+    draft_quantization: DraftQuantization = None,
+    memory: Memory = None,
+    bandwidth: Bandwidth = None,
+    gpu_memory_utilization: Utilization = None,
+    kv_cache_dtype: CacheDtype = None,
+    temperature: Temperature = None,
+    input_len: InputLength = None,
+    output_len: OutputLength = None,
+    catalog_folder: Overlay = None,
+    config: Config = None,
     output_format: OutputFormat = None,
     json: AsJson = False,
     output: Output = None,
+    explain: Explain = None,
     exit_zero: ExitZero = None,
+    quiet: Quiet = None,
     no_color: NoColor = None,
 ) -> None:
-    """Choose num_spec_tokens (or judge that of -k) for an acceptance figure and costs that you type in."""
+    """Choose num_spec_tokens (or judge that of -k): from a saved probe, for any place and load, or from numbers."""
+    options = _options(dict(locals()))
+    if probe_file is not None:
+        _plan_from_probe(probe_file, options)
     from draftpick.planning import plan_numbers
     from draftpick.report import plan
 
+    if options["policy"]:
+        raise UsageError(
+            "--policy needs the trace of a probe", "name a probe file: draftpick plan probe.json --policy all"
+        )
     numbers = plan_numbers(
         acceptance_rate=acceptance_rate,
         mean_acceptance_length=mean_acceptance_length,
@@ -310,16 +371,38 @@ def plan(
         draft_cost=draft_cost,
         verify_cost=verify_cost,
         overhead=overhead,
-        num_spec_tokens=num_speculative_tokens,
+        num_spec_tokens=options["num_speculative_tokens"],
     )
-    if json or output_format is Format.json:
+    wanted = Format.json if json else options["output_format"]
+    if wanted is Format.json:
         text = plan.document(numbers)
-    elif output_format is Format.markdown:
+    elif wanted is Format.markdown:
         text = plan.markdown(numbers)
     else:
         text = plan.table(numbers, **_screen(no_color, output))
     _write(text, output)
-    raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not exit_zero else 0)
+    raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not options["exit_zero"] else 0)
+
+
+def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
+    """Decide again from a saved probe, and exit."""
+    numbers = ("acceptance_rate", "mean_acceptance_length", "draft_acceptance_rate", "draft_cost")
+    given = next((name for name in numbers if options[name] is not None), None)
+    if given is not None:
+        raise UsageError(
+            f"--{given.replace('_', '-')} and a probe file were both given", "leave one out: the probe measured it"
+        )
+    from draftpick import advice, replanning
+    from draftpick.catalog import load
+
+    catalog = load(options["catalog_folder"])
+    saved = replanning.load_probe(path, options["temperature"])
+    where = setting(
+        {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
+    )
+    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.probe.engine), catalog)
+    answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
+    _answer(answer, options)
 
 
 def rules(

@@ -94,30 +94,33 @@ def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
 def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) -> Decision:
     row = found.plan.drafting
     assert row is not None, "a plan reaches at least one token"
-    action = decide_by([found.plan], "roofline").action
+    num_prompts = found.measured.num_prompts if found.measured is not None else None
+    said = decide_by([found.plan], found.evidence, num_prompts=num_prompts)
+    action = said.action
     # A loss on a device that nobody named says little of the user's own, unless the draft is too large on any.
     unsure = found.place.assumed and row.high >= 1 + MARGIN and not _too_large(best)
     elsewhere = action == "do_not_speculate" and unsure
     if elsewhere:
         action = "undecided"
     place, gain = _place(found.place, _care(best), best.pair.setting), _gain(row, found)
-    k, proposal = row.k, best.proposal
+    k, proposal, how = row.k, best.proposal, _how(found)
     if action == "speculate":
-        lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} is {PREDICTED}."
+        lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} {how}."
     elif action == "undecided":
         why = (
             "a loss there. Another device or engine may gain: name yours with --device and --engine"
             if elsewhere
-            else "too little to tell from none"
+            else _too_little(found, said.more_prompts)
         )
+        verb = "Measure more" if found.measured is not None else "Measure"
         lead = (
-            f"Measure before you put {proposal.label} in front of {target.id}{place}: with num_spec_tokens = {k}, "
-            f"{gain} is {PREDICTED}, {why}."
+            f"{verb} before you put {proposal.label} in front of {target.id}{place}: with num_spec_tokens = {k}, "
+            f"{gain} {how}, {why}."
         )
     else:
         lead = (
-            f"Do not speculate with {target.id}{place}: with {proposal.label} at num_spec_tokens = {k}, {gain} is "
-            f"{PREDICTED}.{_at_lower_load(best)}"
+            f"Do not speculate with {target.id}{place}: with {proposal.label} at num_spec_tokens = {k}, {gain} "
+            f"{how}.{_at_lower_load(best)}"
         )
     return Decision(
         action,
@@ -125,7 +128,7 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
         method=None if action == "do_not_speculate" else proposal.method,
         draft=None if action == "do_not_speculate" else proposal.id,
         num_spec_tokens=0 if action == "do_not_speculate" else k,
-        evidence="roofline",
+        evidence=found.evidence,
         speedup=Interval(row.speedup, row.low, row.high, found.acceptance.level),
     )
 
@@ -138,6 +141,22 @@ def _among_unknown(target: ModelProfile, best: Assessment, other: Assessment) ->
         f"{other.expected_speedup:.2f}× the plain decoding speed."
     )
     return Decision("undecided", sentence, method=best.proposal.method, draft=best.proposal.id)
+
+
+def _how(found: Prediction) -> str:
+    """Whether a gain was measured or predicted, and from what."""
+    if found.measured is None:
+        return f"is {PREDICTED}"
+    prompts = f"{found.measured.num_prompts} prompts"
+    if found.evidence == "measured":
+        return f"was measured on {prompts}"
+    return f"is predicted from an acceptance rate measured on {prompts}; its costs are not measured"
+
+
+def _too_little(found: Prediction, more_prompts: int | None) -> str:
+    if found.evidence == "measured" and more_prompts is not None:
+        return f"which decides nothing yet: about {more_prompts} more prompts would"
+    return "too little to tell from none"
 
 
 def _gain(row: KRow, found: Prediction) -> str:

@@ -424,6 +424,24 @@ TimedBatches = Annotated[
     ),
 ]
 Context = Annotated[int | None, _whole("--context", "Tokens in the cache when steps are timed.")]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        help="fixed, rate, heuristic, confidence, p-min or all: adaptive lengths replayed on the probe's trace.",
+        show_default=False,
+        rich_help_panel=_WHERE,
+    ),
+]
+ProbeBest = Annotated[
+    bool | None,
+    typer.Option(
+        "--probe/--no-probe",
+        help="Measure the first drafts on this machine, then rank by what was measured.",
+        show_default=False,
+        rich_help_panel=_MEASURED,
+    ),
+]
 Verify = Annotated[int | None, _whole("--verify", "Also run transformers' assisted generation with this k.")]
 TracePath = Annotated[
     Path | None, typer.Option("--trace", help="Where the trace is written as it goes.", rich_help_panel=_OUTPUT)
@@ -454,11 +472,13 @@ _SWITCHES = {
     "thinking",
     "resume",
     "yes",
+    "probe_best",
 }
-_LISTS = {"draft_model", "select", "ignore"}
+_LISTS = {"draft_model", "select", "ignore", "policy"}
 _NUMBER_LISTS = {"temperature", "timed_batch"}
+_ARGUMENTS = ("target", "draft", "probe_file")
 _PATHS = {"catalog_folder", "rules_file", "output", "prompts", "responses", "trace"}
-_PARAMETERS = {"all": "everything", "format": "output_format", "catalog": "catalog_folder"}
+_PARAMETERS = {"all": "everything", "probe": "probe_best", "format": "output_format", "catalog": "catalog_folder"}
 """Options whose parameter has another name, because Python has taken the option's."""
 
 
@@ -487,7 +507,7 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
 def _names(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Options as they are spelled on the command line, without the dashes before them → parameter."""
     spelled = {parameter: option for option, parameter in _PARAMETERS.items()}
-    options = (parameter for parameter in parameters if parameter not in ("target", "draft"))
+    options = (parameter for parameter in parameters if parameter not in _ARGUMENTS)
     return {spelled.get(parameter, parameter).replace("_", "-"): parameter for parameter in options}
 
 
@@ -571,6 +591,13 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         output_len=values["output_len"],
         stop_rule=_one_of(values["stop_rule"], "--stop-rule", STOP_RULES),
     )
+
+
+def measured_place(where: Setting, catalog: Catalog, engine: str = "transformers") -> Setting:
+    """A setting for what was measured: where nobody named an engine or a device, the engine that was measured."""
+    if where.engine is not None or where.device is not None:
+        return where
+    return where._replace(engine=catalog.engine(engine))
 
 
 def _device(asked: str | None, catalog: Catalog) -> Device | None:

@@ -54,6 +54,11 @@ class Places:
             found = self._found[key] = self._find_place(key)
         return found
 
+    def engine(self, key: str) -> Engine:
+        """The engine of that key, in the version asked for."""
+        asked = self._setting.engine
+        return asked if asked is not None and asked.key == key else self._catalog.engine(key)
+
     def of(self, pair: Pair, engine: str) -> Place:
         """The same, with as many devices as hold this draft too."""
         place = self.roomy(engine)
@@ -69,8 +74,7 @@ class Places:
 
     def _find_place(self, key: str) -> Place:
         setting = self._setting
-        engine = setting.engine if setting.engine is not None and setting.engine.key == key else None
-        engine = engine or self._catalog.engine(key)
+        engine = self.engine(key)
         device = setting.device or self._catalog.device(REFERENCE_DEVICES.get(key, REFERENCE_DEVICE))
         place = Place(engine, device, setting.device is None, setting.tensor_parallel_size, setting.max_num_seqs or 1)
         devices = max(place.devices, self._devices(placed_in(Pair(self._target, NOTHING, setting), place)))

@@ -6,14 +6,16 @@ Everything here is a prediction. What a probe or a server measured replaces its 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, PRIORS
 from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
+from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Engine, Pair, Setting
 from draftpick.place import NOTHING, Place, Places, placed_in
@@ -25,9 +27,13 @@ from draftpick.speedup import (
     KRow,
     Plan,
     choose,
+    make_plan,
     mean_acceptance_length,
     schedule_by,
+    speedup,
 )
+
+NO_EVIDENCE: Mapping[str, Evidence] = MappingProxyType({})
 
 
 class Prediction(NamedTuple):
@@ -41,17 +47,27 @@ class Prediction(NamedTuple):
     plan: Plan
     end_to_end: EndToEnd | None = None
     """In seconds, where the length of an answer is known."""
+    measured: Evidence | None = None
+    """What the acceptance was measured by; None: it is predicted."""
 
     @property
     def basis(self) -> Basis:
         """What the expected acceptance rests on."""
-        return basis(self.pair, self.pair.setting.workload)
+        return self.measured.basis if self.measured is not None else basis(self.pair, self.pair.setting.workload)
+
+    @property
+    def evidence(self) -> str:
+        """measured where acceptance and costs are; roofline where anything is predicted."""
+        return "measured" if self.measured is not None and self.costs.source == "measured" else "roofline"
 
 
 class Predictor:
     """Predicts the drafts of one target; what they share is worked out once."""
 
-    def __init__(self, target: ModelProfile, setting: Setting, catalog: Catalog) -> None:
+    def __init__(
+        self, target: ModelProfile, setting: Setting, catalog: Catalog, evidence: Mapping[str, Evidence] = NO_EVIDENCE
+    ) -> None:
+        self._evidence = evidence
         self._target = target
         self._setting = setting
         self._places = Places(target, setting, catalog)
@@ -61,6 +77,9 @@ class Predictor:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
         if pair.method in DRAFT_FREE and self._setting.workload is None:
             return None  # what it gains is up to the texts alone
+        evidence = self._evidence.get(pair.proposal.id or "")
+        if evidence is not None and pair.draft is not None and len(evidence.lengths) > 1:
+            return self._measured(pair, engine, evidence)
         place = self._places.of(pair, engine)
         placed = placed_in(pair, place)
         expected = prior(placed, self._setting.workload)
@@ -74,6 +93,33 @@ class Predictor:
         gain = Interval(row.speedup, row.low, row.high, expected.level)
         plan = plan._replace(num_spec_tokens=row.k, mean_acceptance_length=row.mean_acceptance_length, speedup=gain)
         return Prediction(placed, place, expected, parts, plan, self._end_to_end(parts, gain.value, row.k))
+
+    def _measured(self, pair: Pair, engine: str, evidence: Evidence) -> Prediction | None:
+        """What was measured here, or the measured acceptance with the costs predicted for another place."""
+        here = evidence.priced_here(self._setting, engine)
+        place = (
+            self._places.of(pair, engine)
+            if here is None
+            else _place_of(evidence, self._places.engine(engine), self._setting)
+        )
+        placed = placed_in(pair, place)
+        parts = here or self._costs(placed, place, place.batch)
+        if parts is None or not place.splits or place.overreaches:
+            return None
+        level = evidence.rate.level if here is not None else PREDICTED_LEVEL
+        lengths = evidence.lengths_at(level)
+        reach = min(len(lengths) - 1, len(parts.verify) - 1)
+        asked = self._setting.num_spec_tokens
+        plan = make_plan(
+            lengths[: reach + 1],
+            times_of(parts),
+            num_spec_tokens=min(asked, reach) if asked is not None else None,
+            most_tokens=most_tokens(place.engine, placed.method),
+            spread=spread_of(evidence, measured=here is not None),
+        )
+        expected = evidence.acceptance._replace(level=level)
+        whole = self._end_to_end(parts, plan.speedup.value, plan.num_spec_tokens)
+        return Prediction(placed, place, expected, parts, plan, whole, evidence)
 
     def missing(self, pair: Pair, engine: str) -> str:
         """Why there is no prediction for a pair that has none."""
@@ -122,10 +168,15 @@ class Predictor:
         if most is None:
             return ()
         placed = found.pair
+        if found.evidence == "measured":
+            return ()  # steps were timed at some batch sizes only
 
         def k_at(batch: int) -> int:
             parts = self._costs(placed, found.place, batch)
             assert parts is not None, "known at another batch size"
+            if found.measured is not None and not found.plan.fixed:
+                values = [row.mean_acceptance_length for row in found.plan.by_k]
+                return choose([speedup(length, times_of(parts), k) for k, length in enumerate(values)])
             lengths = [row.k for row in found.plan.by_k[1:]]
             if found.plan.fixed:
                 lengths = [found.plan.num_spec_tokens]
@@ -153,6 +204,11 @@ class Predictor:
         first = parts.prefill + (parts.ttft_overhead or 0.0 if k else 0.0)
         total = first + answer * parts.target / gain
         return EndToEnd(without / total, total, without, first, parts.prefill)
+
+
+def _place_of(evidence: Evidence, engine: Engine, setting: Setting) -> Place:
+    """Where the evidence was taken."""
+    return Place(engine, evidence.device, False, evidence.devices, setting.max_num_seqs or min(evidence.costs))
 
 
 def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[int]) -> tuple[KRow, ...]:

@@ -11,8 +11,8 @@ from draftpick.choices import PROBE
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import WORKLOADS
-from draftpick.probe import prompts, session
-from draftpick.probe.local import Sampling
+from draftpick.probe import prompts, session, weights
+from draftpick.probe.local import CannotProbe, Sampling
 from draftpick.probe.result import Budget
 from draftpick.probe_file import read_costs
 from draftpick.speedup import StepTimes, checked_times
@@ -63,6 +63,72 @@ def run(
         given_times=_given_times(costs),
         engine=engine,
     )
+
+
+def run_best(
+    target: ModelProfile,
+    drafts: Sequence[ModelProfile],
+    catalog: Catalog,
+    options: Mapping[str, Any],
+    *,
+    offline: bool,
+    consent: Callable[[str], bool],
+    say: Callable[[str], None],
+) -> tuple[session.Done, Path]:
+    """Measure the first of ranked drafts whose weights are here, or may be fetched; and where the probe file lies.
+
+    A run that was broken off goes on. Raises CannotProbe where no draft's weights can be had.
+    """
+    found = [draft for draft in drafts if draft.head_for is None and weights.obtainable(draft, offline=offline)]
+    if not found:
+        raise CannotProbe(
+            f"no draft for {target.id} has its weights on this machine, and none may be fetched",
+            "go online, or fetch a draft and name its folder with -d",
+        )
+    name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in target.name)
+    output = Path(f"probe-{name}.json")
+    heat = options["temperature"]
+    given: dict[str, Any] = dict.fromkeys(_OWN_OPTIONS)
+    given |= {
+        "dtype": options["dtype"],
+        "workload": options["workload"],
+        "tensor_parallel_size": options["tensor_parallel_size"],
+        "temperature": [heat] if heat is not None else None,
+        "output": output,
+        "resume": True,
+    }
+    best = found[: int(PROBE["probed-drafts"])]
+    return run(target, best, catalog, given, offline=offline, consent=consent, say=say), output
+
+
+_OWN_OPTIONS = (
+    "output",
+    "costs",
+    "engine",
+    "verify",
+    "trace",
+    "resume",
+    "num_speculative_tokens",
+    "max_new_tokens",
+    "batch_size",
+    "timed_batch",
+    "context",
+    "device",
+    "tensor_parallel_size",
+    "dtype",
+    "attention",
+    "thinking",
+    "seed",
+    "prompts",
+    "responses",
+    "workload",
+    "temperature",
+    "top_k",
+    "top_p",
+    "precision",
+    "num_prompts",
+    "time_limit",
+)
 
 
 def _prompts(options: Mapping[str, Any]) -> tuple[list[prompts.Prompt], str]:

@@ -29,6 +29,13 @@ def at_hand(profile: ModelProfile) -> Path | None:
     return folder if folder is not None and _has_weights(folder) else None
 
 
+def obtainable(profile: ModelProfile, *, offline: bool) -> bool:
+    """Whether a model's weights are here, or may be fetched from the hub."""
+    if at_hand(profile) is not None:
+        return True
+    return not offline and profile.path is None and "/" in profile.id and is_hub_id(profile.id)
+
+
 def _has_weights(folder: Path) -> bool:
     try:
         return any(path.suffix == ".safetensors" for path in folder.iterdir())

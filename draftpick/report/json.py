@@ -8,6 +8,7 @@ from draftpick import __version__
 from draftpick.advice import Advice, why
 from draftpick.assess import Assessment
 from draftpick.decision import num_spec_tokens
+from draftpick.evidence import PolicyRow
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Device, Setting
@@ -43,6 +44,18 @@ def document(advice: Advice) -> dict[str, Any]:
         },
         "candidates": [candidate(place, found) for place, found in enumerate(advice.assessments, start=1)],
         "left_out": dict(advice.left_out),
+        **({"policies": [_policy(row) for row in advice.policies]} if advice.policies else {}),
+    }
+
+
+def _policy(row: PolicyRow) -> dict[str, Any]:
+    return {
+        "policy": row.name,
+        "what": row.what,
+        "mean_acceptance_length": row.length._asdict() if row.length is not None else None,
+        "drafted_per_step": row.drafted,
+        "speedup": row.speedup._asdict() if row.speedup is not None else None,
+        "estimated": row.estimated,
     }
 
 

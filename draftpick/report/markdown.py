@@ -9,13 +9,17 @@ from draftpick.advice import Advice, why
 from draftpick.assess import Assessment
 from draftpick.decision import num_spec_tokens, why_not
 from draftpick.report.text import (
+    POLICY_HEADER,
     acceptance,
     by_k,
     draft_cost,
     expected,
+    level,
     memory,
+    policies,
     predicted,
     printable,
+    ran,
     ratio,
     size_of,
     summary,
@@ -53,7 +57,7 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
             "method",
             "size",
             "ratio",
-            "speed-up (80 %)",
+            level(shown),
             "k",
             "accept",
             "cost",
@@ -65,6 +69,10 @@ def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
     )
     for found in advice.viable[:1]:
         yield from _best(found)
+        if advice.command == "plan":
+            yield from _table(("k", "tokens per step", level([found])), by_k(found))
+    if advice.policies:
+        yield from _table(POLICY_HEADER, policies(advice))
     if len(advice.viable) > 9 and not everything:
         yield f"{len(advice.viable) - 9} more fit less well."
         yield ""
@@ -118,7 +126,7 @@ def _pair(found: Assessment) -> Iterable[str]:
     yield ""
     yield from _best(found)
     if found.prediction is not None:
-        yield from _table(("k", "tokens per step", "speed-up (80 %)"), by_k(found))
+        yield from _table(("k", "tokens per step", level([found])), by_k(found))
         yield cell(f"Acceptance: {found.prediction.basis.sentence}")
         yield ""
     yield from _findings(found)
@@ -163,5 +171,5 @@ def _footer(advice: Advice) -> str:
     device = f", device {advice.setting.device.key}" if advice.setting.device else ""
     return cell(
         f"draftpick {__version__}, catalogue of {advice.catalog_date}{engine}{device}; "
-        "judged by facts and predictions, nothing was run."
+        f"judged by facts and predictions, {ran(advice)}."
     )

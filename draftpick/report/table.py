@@ -9,13 +9,17 @@ from draftpick.assess import TAKEN, Assessment
 from draftpick.decision import num_spec_tokens, why_not
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
 from draftpick.report.text import (
+    POLICY_HEADER,
     acceptance,
     by_k,
     draft_cost,
     expected,
+    level,
     memory,
+    policies,
     predicted,
     printable,
+    ran,
     ratio,
     size_of,
     summary,
@@ -61,6 +65,12 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
     if len(viable) < len(advice.viable):
         yield Line(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
     yield from _best(advice.viable[:1])
+    if advice.policies:
+        yield Line("")
+        yield Grid(POLICY_HEADER, policies(advice), right=frozenset({1, 2, 3}), wraps=frozenset({4}))
+    if advice.command == "plan" and advice.viable:
+        yield Line("")
+        yield _by_k_table(advice.viable[0])
     groups = _by_reason(sorted(advice.rejected, key=_looks_right))
     listed = groups if everything else groups[:REASONS_SHOWN]
     if listed:
@@ -95,7 +105,7 @@ def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: b
     if not (predicted and stacked):
         columns += [("size", lambda found: size_of(found.proposal)), ("ratio", lambda found: ratio(found.pair))]
     if predicted:
-        columns.append(("speed-up (80 %)", _gain_cell))
+        columns.append((level(shown), _gain_cell))
     if any(num_spec_tokens(found) for found in shown):
         columns.append(("k", lambda found: str(num_spec_tokens(found) or "-")))
     if predicted:
@@ -165,12 +175,16 @@ def _pair(found: Assessment) -> Iterable[Line | Grid]:
     yield from _best([found])
     if found.prediction is not None:
         yield Line("")
-        rows: list[Row] = list(by_k(found))
-        yield Grid(("k", "tokens per step", "speed-up (80 %)"), rows, right=frozenset({0, 1, 2}))
+        yield _by_k_table(found)
     yield Line("")
     yield _findings_table(found)
     yield Line("")
     yield _engine_matrix(found)
+
+
+def _by_k_table(found: Assessment) -> Grid:
+    rows: list[Row] = list(by_k(found))
+    return Grid(("k", "tokens per step", level([found])), rows, right=frozenset({0, 1, 2}))
 
 
 def _findings_table(found: Assessment) -> Grid:
@@ -234,4 +248,4 @@ def _footer(advice: Advice) -> str:
         else "no engine named: the first that takes a draft is shown"
     )
     device = f", device {advice.setting.device.key}" if advice.setting.device else ""
-    return f"{place}{device}; catalogue of {advice.catalog_date}; nothing was run."
+    return f"{place}{device}; catalogue of {advice.catalog_date}; {ran(advice)}."

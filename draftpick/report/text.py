@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from draftpick.advice import Advice
 from draftpick.assess import Assessment
 from draftpick.pair import Pair, Proposal
 from draftpick.speedup import KRow
@@ -94,8 +96,10 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
     if said is None or row is None:
         return []
     rate, parts = said.acceptance, said.costs
+    verb = "Measured" if said.evidence == "measured" else "Predicted"
+    known = ", measured," if said.measured is not None and verb == "Predicted" else ""
     lines = [
-        f"Predicted with {printable(found.proposal.label)}: acceptance rate {rate.rate:.2f} ({rate.low:.2f} to "
+        f"{verb} with {printable(found.proposal.label)}: acceptance rate{known} {rate.rate:.2f} ({rate.low:.2f} to "
         f"{rate.high:.2f}), {row.mean_acceptance_length:.2f} tokens per step at k = {row.k}; a plain token takes "
         f"{milliseconds(parts.target)}, a drafted one {parts.c:.2f} of it."
     ]
@@ -109,6 +113,34 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
     if found.schedule:
         lines.append(f"num_spec_tokens by sequences at once: {schedule(found)}.")
     return [(line, False) for line in lines] + [(f"{note[:1].upper()}{note[1:]}.", True) for note in parts.notes]
+
+
+def level(found: Iterable[Assessment]) -> str:
+    """The heading of speed-ups: with the level of their intervals where they have one in common."""
+    levels = {one.prediction.acceptance.level for one in found if one.prediction is not None}
+    return f"speed-up ({levels.pop():.0%})".replace("%", " %") if len(levels) == 1 else "speed-up"
+
+
+POLICY_HEADER = ("length of drafts", "tokens per step", "drafted", "speed-up", "rule")
+
+
+def ran(advice: Advice) -> str:
+    """Whether anything an answer says was measured."""
+    found = [one.prediction for one in advice.assessments if one.prediction is not None]
+    if any(one.evidence == "measured" for one in found):
+        return "acceptance and costs were measured"
+    return "acceptance was measured, costs are predicted" if any(one.measured for one in found) else "nothing was run"
+
+
+def policies(advice: Advice) -> list[tuple[str, ...]]:
+    """A row for each adaptive length that was replayed."""
+    rows: list[tuple[str, ...]] = []
+    for row in advice.policies:
+        length = f"{row.length.value:.2f}" if row.length is not None else "-"
+        value = row.speedup
+        gained = f"{value.value:.2f}× ({value.low:.2f}–{value.high:.2f})" if value is not None else "-"
+        rows.append((row.name, length, f"{row.drafted:.2f}", f"{'≈' if row.estimated else ''}{gained}", row.what))
+    return rows
 
 
 def schedule(found: Assessment) -> str:

@@ -1,0 +1,157 @@
+"""What a probe measured of a pair: it replaces what facts would predict, and never blends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from draftpick.acceptance import Acceptance, Basis
+from draftpick.choices import COSTS
+from draftpick.cost import Costs
+from draftpick.models.tokenizer import Relation
+from draftpick.pair import Device, Setting
+from draftpick.speedup import Interval, StepTimes
+
+if TYPE_CHECKING:
+    from draftpick.probe_file import CostRecord, DraftRecord, ProbeFile
+
+PREDICTED_LEVEL = 0.80
+_QUANTILES = {0.80: 1.2816, 0.95: 1.9600}
+"""Of the normal distribution: what brings an interval from one level to another."""
+
+
+class Evidence(NamedTuple):
+    """What one draft did for the target's own text at one temperature."""
+
+    draft: str
+    temperature: float
+    rate: Interval
+    lengths: tuple[Interval, ...]
+    """τ with its interval for k = 0, 1, …"""
+    engine: str
+    """Key of the engine whose way to draft was measured, and in which the costs hold."""
+    device: Device
+    """What it was measured on, by the name the framework gives it."""
+    devices: int
+    costs: Mapping[int, Costs]
+    """Sequences at once → measured costs; empty where none were timed."""
+    spread: float
+    """Half-width of ln(step time) at 95 %."""
+    num_prompts: int
+    source: str
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """As a prediction holds it."""
+        return Acceptance(self.rate.value, self.rate.low, self.rate.high, self.rate.level)
+
+    @property
+    def basis(self) -> Basis:
+        """What it rests on, in words."""
+        return Basis(self.source, ())
+
+    def priced_here(self, setting: Setting, engine: str) -> Costs | None:
+        """The measured costs where a setting asks for no other place; None where they hold for another one."""
+        elsewhere = setting.device is not None or setting.bandwidth is not None or engine != self.engine
+        if elsewhere or setting.tensor_parallel_size not in (1, self.devices):
+            return None
+        return self.costs.get(setting.max_num_seqs or min(self.costs, default=1))
+
+    def lengths_at(self, level: float) -> list[Interval]:
+        """τ with intervals of another level."""
+        return [rescaled(length, level) for length in self.lengths]
+
+
+class PolicyRow(NamedTuple):
+    """What one rule for the length of drafts does."""
+
+    name: str
+    what: str
+    length: Interval | None
+    """Tokens per step."""
+    drafted: float
+    """Tokens drafted per step."""
+    speedup: Interval | None
+    estimated: bool
+    """How many tokens a confidence stop wastes behind a miss is an estimate, and so is its speed-up."""
+
+
+def rescaled(interval: Interval, level: float) -> Interval:
+    """An interval at another level, half-widths taken as those of a normal distribution."""
+    if interval.level == level or interval.level not in _QUANTILES:
+        return interval
+    factor = _QUANTILES[level] / _QUANTILES[interval.level]
+    low, value, high = interval.low, interval.value, interval.high
+    return Interval(value, value - (value - low) * factor, value + (high - value) * factor, level)
+
+
+def spread_of(evidence: Evidence, *, measured: bool) -> float:
+    """Half-width of ln(step time), at the level that goes with measured or with predicted costs."""
+    return evidence.spread if measured else COSTS["cost_error"]
+
+
+def times_of(costs: Costs) -> StepTimes:
+    """The parts of a step, for a plan."""
+    return StepTimes(costs.target, costs.draft_first, costs.draft, costs.verify, costs.overhead)
+
+
+def from_probe(probe: ProbeFile, temperature: float | None = None) -> dict[str, Evidence]:
+    """Draft → what was measured of it at one temperature: the first one where none is named."""
+    heats = [one.temperature for one in probe.drafts]
+    wanted = temperature if temperature is not None else next(iter(heats), None)
+    return {one.draft: _evidence(probe, one) for one in probe.drafts if one.temperature == wanted}
+
+
+def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
+    rate = one.acceptance_rate
+    level = rate.level
+    lengths = [
+        Interval(row.mean_acceptance_length, row.mean_acceptance_length_low, row.mean_acceptance_length_high, level)
+        for row in sorted(one.by_k, key=lambda row: row.k)
+    ]
+    if lengths and one.by_k[0].k != 0:
+        lengths.insert(0, Interval(1.0, 1.0, 1.0, level))
+    name = str(probe.device.get("id", "?"))
+    return Evidence(
+        draft=one.draft,
+        temperature=one.temperature,
+        rate=Interval(rate.value, rate.low, rate.high, rate.level),
+        lengths=tuple(lengths),
+        engine=probe.engine,
+        device=Device(name, str(probe.device.get("name") or name), "measured"),
+        devices=int(probe.device.get("count") or 1),
+        costs={record.num_seqs: _costs(record) for record in one.costs},
+        spread=max((record.spread for record in one.costs), default=0.0),
+        num_prompts=one.num_prompts,
+        source=(
+            f"measured on {one.num_prompts} prompts ({probe.prompts.get('source', '?')}), {one.num_tokens:,} tokens, "
+            f"{probe.dtype} on {name}; {one.proposal}"
+        ),
+    )
+
+
+def _costs(record: CostRecord) -> Costs:
+    return Costs(
+        target=record.target_ms / 1e3,
+        draft_first=record.draft_first_ms / 1e3,
+        draft=record.draft_ms / 1e3,
+        verify=tuple(value / 1e3 for value in record.verify_ms),
+        overhead=record.overhead_ms / 1e3,
+        ttft_overhead=record.ttft_overhead_ms / 1e3 if record.ttft_overhead_ms is not None else None,
+        c=record.c,
+        source=record.source,
+        notes=_notes(record),
+        prefill=record.prefill_ms / 1e3 if record.prefill_ms is not None else 0.0,
+    )
+
+
+def _notes(record: CostRecord) -> tuple[str, ...]:
+    return (f"costs are those of {record.software}: another engine's are others",)
+
+
+def relation_of(probe: ProbeFile, draft: str) -> Relation | None:
+    """How a draft's tokenizer relates to the target's, as it was judged when their files were there."""
+    said = probe.relations.get(draft)
+    if said is None:
+        return None
+    return Relation(said.get("kind", "unknown"), bool(said.get("verified")), str(said.get("reason", "")))

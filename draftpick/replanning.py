@@ -1,0 +1,137 @@
+"""A saved probe as the ground of new plans, and adaptive lengths replayed on its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from draftpick import replay
+from draftpick.advice import Advice
+from draftpick.errors import UsageError
+from draftpick.evidence import Evidence, PolicyRow, from_probe, times_of
+from draftpick.replay import ConfidenceStop, FixedLength, HeuristicLength, Policy, RateRule, Trace, Walked
+from draftpick.speedup import StepTimes
+
+if TYPE_CHECKING:
+    from draftpick.probe.trace import TraceFile
+    from draftpick.probe_file import ProbeFile
+
+
+class Kind(NamedTuple):
+    """A rule by which engines choose how far to draft."""
+
+    name: str
+    what: str
+    policy: Callable[[int, int], Policy]
+    """Of the plan's k and the most tokens that the times reach."""
+    stop: ConfidenceStop | None = None
+
+
+POLICIES: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("fixed", "the same number at every step", lambda k, most: FixedLength(max(k, 1))),
+        Kind(
+            "rate",
+            "one more above 70 % accepted, one fewer below 40 %, from 2 on",
+            lambda k, most: RateRule(start=min(max(k, 2), most), least=min(2, most), most=most),
+        ),
+        Kind(
+            "heuristic",
+            "two more after a full hit, else one fewer (transformers)",
+            lambda k, most: HeuristicLength(start=max(k, 1), most=most),
+        ),
+        Kind(
+            "confidence",
+            "ends where the draft is less than 40 % sure (transformers)",
+            lambda k, most: FixedLength(most),
+            ConfidenceStop(0.4, keep=True),
+        ),
+        Kind(
+            "p-min",
+            "ends before a token of which the draft is less than 75 % sure (llama.cpp)",
+            lambda k, most: FixedLength(most),
+            ConfidenceStop(0.75, keep=False),
+        ),
+    )
+}
+
+
+def chosen(names: Sequence[str]) -> list[Kind]:
+    """The rules of these names; `all` is every one. Raises UsageError for a name that is none."""
+    if "all" in names:
+        return list(POLICIES.values())
+    for name in names:
+        if name not in POLICIES:
+            raise UsageError(f"--policy {name!r} is not known", f"one of all, {', '.join(POLICIES)}")
+    return [POLICIES[name] for name in dict.fromkeys(names)]
+
+
+def policy_rows(trace: Trace, times: StepTimes, k: int, kinds: Sequence[Kind]) -> list[PolicyRow]:
+    """Replay each rule on the trace, comparable: all count the blocks that are complete for the longest draft."""
+    longest = max(len(answer.tokens) for answer in trace.answers) - trace.first + 1
+    most = min(times.most_tokens, longest)
+    if most < 1:
+        raise UsageError("no answer of the trace holds a block", "probe with longer answers")
+    rows = []
+    for kind in kinds:
+        walked = replay.walk(trace, kind.policy(min(k, most), most), stop=kind.stop, horizon=most)
+        rows.append(_row(kind, walked, times))
+    return rows
+
+
+def _row(kind: Kind, walked: Walked, times: StepTimes) -> PolicyRow:
+    steps = float(walked.counts[:, 1].sum())
+    drafted = float(walked.counts[:, 3].sum()) / steps if steps else 0.0
+    return PolicyRow(
+        kind.name,
+        kind.what,
+        walked.mean_acceptance_length(),
+        drafted,
+        walked.speedup(times),
+        walked.drafted_is_estimate,
+    )
+
+
+class Saved(NamedTuple):
+    """A probe file with what of it counts for a plan."""
+
+    probe: ProbeFile
+    evidence: Mapping[str, Evidence]
+    trace: TraceFile | None
+    """None where it is gone: plans then rest on the saved rates."""
+
+    def policies(self, answer: Advice, names: Sequence[str]) -> tuple[PolicyRow, ...]:
+        """The rules asked for, replayed with the first draft's costs. Raises UsageError without a trace."""
+        kinds = chosen(names)
+        if not kinds:
+            return ()
+        best = next((one for one in answer.assessments if one.prediction is not None), None)
+        if best is None or best.prediction is None or best.prediction.measured is None:
+            raise UsageError("no draft of the probe can be planned for here", "leave --policy out to see why")
+        if self.trace is None:
+            raise UsageError(
+                "the probe's trace is gone: adaptive lengths cannot be replayed from rates",
+                "put the trace back beside the probe file, or leave --policy out",
+            )
+        measured = best.prediction.measured
+        trace = self.trace.of(measured.draft, measured.temperature, first=1 if measured.engine == "transformers" else 2)
+        return tuple(policy_rows(trace, times_of(best.prediction.costs), best.prediction.plan.num_spec_tokens, kinds))
+
+
+def load_probe(path: Path, temperature: float | None = None) -> Saved:
+    """A probe file and its trace. Raises InvalidFile, and UsageError for a temperature it did not measure."""
+    from draftpick.probe.trace import read
+    from draftpick.probe_file import read_probe, trace_of
+
+    probe = read_probe(path)
+    evidence = from_probe(probe, temperature)
+    if not evidence:
+        heats = sorted({one.temperature for one in probe.drafts})
+        raise UsageError(
+            f"{path}: nothing was measured{f' at temperature {temperature:g}' if temperature is not None else ''}",
+            f"it holds {', '.join(f'{heat:g}' for heat in heats)}" if heats else "probe a draft with the target's ids",
+        )
+    found = trace_of(probe, path)
+    return Saved(probe, evidence, read(found) if found is not None else None)
