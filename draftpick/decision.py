@@ -96,7 +96,7 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
     assert row is not None, "a plan reaches at least one token"
     num_prompts = found.measured.num_prompts if found.measured is not None else None
     said = decide_by([found.plan], found.evidence, num_prompts=num_prompts)
-    action = said.action
+    action = "undecided" if found.measured is not None and found.measured.suspect else said.action
     # A loss on a device that nobody named says little of the user's own, unless the draft is too large on any.
     unsure = found.place.assumed and row.high >= 1 + MARGIN and not _too_large(best)
     elsewhere = action == "do_not_speculate" and unsure
@@ -154,6 +154,8 @@ def _how(found: Prediction) -> str:
 
 
 def _too_little(found: Prediction, more_prompts: int | None) -> str:
+    if found.measured is not None and found.measured.suspect:
+        return f"but the measurement is suspect: {found.measured.suspect}"
     if found.evidence == "measured" and more_prompts is not None:
         return f"which decides nothing yet: about {more_prompts} more prompts would"
     return "too little to tell from none"

@@ -39,6 +39,10 @@ class Evidence(NamedTuple):
     """Half-width of ln(step time) at 95 %."""
     num_prompts: int
     source: str
+    doubts: tuple[str, ...] = ()
+    """What makes the figures unsure, in words."""
+    suspect: str = ""
+    """A self-check that failed: then nothing is decided by these figures."""
 
     @property
     def acceptance(self) -> Acceptance:
@@ -127,6 +131,8 @@ def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
             f"measured on {one.num_prompts} prompts ({probe.prompts.get('source', '?')}), {one.num_tokens:,} tokens, "
             f"{probe.dtype} on {name}; {one.proposal}"
         ),
+        doubts=(*probe.doubts, *one.doubts),
+        suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),
     )
 
 

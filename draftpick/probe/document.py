@@ -76,6 +76,8 @@ def _decide(
 ) -> tuple[Decision, int | None, bool]:
     """The decision, the draft it is about, and whether it is only unsteady timings that keep it open."""
     said, best = result.decision(found, plans, outcome.num_prompts)
+    if any(not check.passed for check in outcome.checks):
+        return said._replace(action="undecided", more_prompts=None), best, False
     if said.action != "undecided":
         return said, best, False
     steady = [one.plan(priced.times) if (priced := outcome.priced(one.draft)) is not None else None for one in found]
@@ -110,6 +112,8 @@ def _decision(
         sentence = f"Use {one.draft} in front of {target} {where} with num_spec_tokens = {row.k}: {gain}."
     elif said.action == "undecided":
         more = f"; about {said.more_prompts} more prompts would decide" if said.more_prompts else ""
+        failed = next((check for check in outcome.checks if not check.passed), None)
+        more = f", but it is suspect: {failed.name}: {failed.detail}" if failed is not None else more
         more = "; its timings are too unsteady to decide: measure on a quiet machine" if unsteady else more
         sentence = f"Undecided for {target} {where}: with {one.draft} at num_spec_tokens = {row.k}, {gain}{more}."
     else:
@@ -267,14 +271,13 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
 
     said = []
     for passes in costs.passes:
-        shaky = [
-            f"{name} over {place} positions"
-            for name, timings in (("the target", passes.target), ("the draft", passes.draft))
-            for place, one in enumerate(timings, start=1)
-            if one.spread > PROBE["unstable"]
-        ]
+        spreads = [one.spread for one in (*passes.target, *passes.draft)]
+        shaky = sum(spread > PROBE["unstable"] for spread in spreads)
         if shaky:
-            said.append(f"unstable timings at {passes.batch} sequences: {', '.join(shaky)}; is the machine busy?")
+            said.append(
+                f"unstable timings at {passes.batch} sequences: {shaky} of {len(spreads)} kinds of passes spread by up "
+                f"to {max(spreads):.0%} between their quartiles; is the machine busy?"
+            )
     for k, predicted, seen in costs.checked:
         if abs(predicted / seen - 1) > PROBE["disagreement"]:
             said.append(f"at k = {k} the costs predict {predicted:.2f}× and the software gave {seen:.2f}×")

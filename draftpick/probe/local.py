@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable, UsageError
+from draftpick.models.bounded import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +29,14 @@ _LOGIT_BYTES = 96 << 20
 _WIDEST_PIECE = 512
 """Positions that one pass reads: bounds the activations of long prompts."""
 _MASK_BYTES = 128 << 20
+_INDEX_BYTES = 64 << 20
+_TRIAL = 24
+"""Tokens of the text on which a model shows that it reads in pieces what it reads whole."""
+_TRIAL_ERROR = 0.1
+"""Share of what its logits tell apart; half precision comes to 0.02, a memory that is lost to over 0.3."""
+
+_LESS_MEMORY = "take a smaller dtype, or more devices (--tensor-parallel-size)"
+_OTHER_ENGINE = "measure it in the engine that serves it, or try another transformers"
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -233,14 +243,15 @@ class LocalModel:
     def eos_ids(self) -> tuple[int, ...]:
         """Every id that ends an answer."""
         found: set[int] = set()
-        for config in (self.model.generation_config, self.model.config):
+        for config in (self.model.generation_config, self.model.config.get_text_config()):
             ids = getattr(config, "eos_token_id", None)
             found.update([ids] if isinstance(ids, int) else ids or ())
         return tuple(sorted(found))
 
     @cached_property
     def vocab_size(self) -> int:
-        return int(self.model.get_output_embeddings().weight.shape[0])
+        """Ids that it can read: the rows of its embedding."""
+        return int(self.model.get_input_embeddings().weight.shape[0])
 
     @cached_property
     def max_length(self) -> int | None:
@@ -274,19 +285,40 @@ def load(
     if devices > 1:
         options["device_map"] = "auto"
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, **options)
+        model, told = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True, **options
+        )
         if devices == 1:
             model = model.to(device)
     except Exception as error:
         raise _cannot_load(error, id, folder) from None
+    _check_complete(told, model, id, folder)
     model.eval()
     first = str(model.get_input_embeddings().weight.device)
-    return LocalModel(id, model, device if devices == 1 else first)
+    local = LocalModel(id, model, device if devices == 1 else first)
+    check_reading(local)
+    return local
+
+
+def missing_shards(folder: Path) -> list[str]:
+    """Weight files that the index of a folder names and that are not there. Raises InvalidFile for a broken index."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return []
+    names = read_json(index, _INDEX_BYTES).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise InvalidFile(f"{index}: weight_map names no files", "download it again")
+    return sorted(name for name in set(names.values()) if not (folder / name).is_file())
 
 
 def _check_weights(folder: Path, id: str) -> None:
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     if any(name.endswith(".safetensors") for name in names):
+        if missing := missing_shards(folder):
+            raise NotResolvable(
+                f"{id}: {len(missing)} of its weight files are not there, such as {missing[0]:.100}",
+                f"finish the download into {folder}",
+            )
         return
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in names):
         raise NotResolvable(
@@ -296,14 +328,29 @@ def _check_weights(folder: Path, id: str) -> None:
     raise NotResolvable(f"{id}: there are no weights in {folder}", "download its safetensors files first")
 
 
+def _check_complete(told: Mapping[str, Any], model: Any, id: str, folder: Path) -> None:
+    """transformers fills what the files lack with random numbers."""
+    # Quantised models keep other tensors than their class names.
+    missing = sorted(told.get("missing_keys", ()))
+    if missing and getattr(model.config, "quantization_config", None) is None:
+        raise InvalidFile(
+            f"{id}: its files lack {len(missing)} tensors of the model, such as {missing[0]}",
+            f"download the files in {folder} again, or another revision",
+        )
+
+
 def _cannot_load(error: Exception, id: str, folder: Path) -> DraftpickError:
     first = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
     if is_out_of_memory(error):
-        return CannotProbe(
-            f"{id} does not fit in memory: {first}", "take a smaller dtype, or more devices (--tensor-parallel-size)"
-        )
+        return CannotProbe(f"{id} does not fit in memory: {first}", _LESS_MEMORY)
     if "SafetensorError" in type(error).__name__ or "header" in first.lower():
         return InvalidFile(f"{id}: its weights are damaged: {first}", f"download the files in {folder} again")
+    if "trust_remote_code" in str(error) or "custom code" in first:
+        return CannotProbe(
+            f"{id} needs code of its own, which draftpick does not run", "measure it in the engine that serves it"
+        )
+    if "is not a valid JSON file" in first:
+        return InvalidFile(f"{id}: {first}", f"download the files in {folder} again")
     if isinstance(error, ImportError):
         return CannotProbe(f"{id} cannot be loaded: {first}", "install what it names, then run this again")
     return CannotProbe(f"{id} cannot be loaded by transformers: {first}", "try a newer transformers, or another model")
@@ -342,8 +389,8 @@ class Stream:
         self._cache = getattr(output, self._cache_name)
         self._read = end
         logits: torch.Tensor = output.logits[:, -keep:].float()
-        # A mask in the model may forbid tokens; a first choice that is not finite is broken.
-        if not bool(torch.isfinite(logits.amax(-1)).all()):
+        # A mask in the model may forbid tokens; a first choice that is not finite is broken. Padding may read anything.
+        if not bool((torch.isfinite(logits.amax(-1)) | (self._mask[:, end - keep : end] == 0)).all()):
             raise BrokenLogits(
                 f"{local.id} gives NaN or infinite logits", "try another dtype (--dtype float32), or look at its files"
             )
@@ -352,6 +399,8 @@ class Stream:
     def read_prompt(self, ids: torch.Tensor) -> torch.Tensor:
         """Read a whole prompt in pieces; logits of its last position: [row, 1, token]."""
         width = _piece_width(ids.shape[0], ids.shape[1])
+        if "logits_to_keep" not in self.local.takes:  # it gives those of every position
+            width = min(width, _logit_width(ids.shape[0], self.local.vocab_size))
         for start in range(0, ids.shape[1] - 1, width):
             stop = min(start + width, ids.shape[1] - 1)
             self.read(ids[:, start:stop], 1)
@@ -368,7 +417,11 @@ class Stream:
 
     def keep_rows(self, rows: torch.Tensor) -> bool:
         """Go on with these rows alone; False where this model's memory cannot be cut so."""
-        if not hasattr(self._cache, "batch_select_indices"):
+        # A layer with a recurrent state either cannot be cut, or cuts its keys and not its state.
+        layers = getattr(self._cache, "layers", None)
+        if not layers or any(
+            hasattr(layer, "recurrent_states") or not hasattr(layer, "batch_select_indices") for layer in layers
+        ):
             return False
         self._cache.batch_select_indices(rows)
         self._mask, self._positions = self._mask[rows], self._positions[rows]
@@ -377,6 +430,52 @@ class Stream:
 
 def _piece_width(rows: int, length: int) -> int:
     return max(min(_WIDEST_PIECE, _MASK_BYTES // max(4 * rows * length, 1)), 16)
+
+
+def _logit_width(rows: int, vocabulary: int) -> int:
+    return max(min(_WIDEST_PIECE, _LOGIT_BYTES // (4 * vocabulary * rows)), 1)
+
+
+def check_reading(local: LocalModel) -> None:
+    """Raise CannotProbe unless a model reads in pieces, beside padding, what it reads whole.
+
+    Some with a recurrent state, or with code of their own for the cache, give other numbers then.
+    """
+    import torch
+
+    ids = np.random.default_rng(0).integers(local.vocab_size // 10, max(local.vocab_size // 2, 2), _TRIAL)
+    texts = [ids.tolist(), ids[_TRIAL // 3 :].tolist()]
+    cuts = (0, _TRIAL // 2, _TRIAL // 2 + 1, _TRIAL - 4, _TRIAL)
+    try:
+        with torch.inference_mode():
+            laid = _lay(texts, (), 0, local.device)
+            stream = Stream(local, laid.mask)
+            pieces = torch.cat([stream.read(laid.ids[:, a:b], b - a) for a, b in pairwise(cuts)], dim=1)
+            error = max(_trial_error(local, text, pieces[row, -len(text) :]) for row, text in enumerate(texts))
+    except DraftpickError:
+        raise
+    except Exception as failed:
+        if is_out_of_memory(failed):
+            raise CannotProbe(f"memory ran out when {local.id} first read {_TRIAL} tokens", _LESS_MEMORY) from None
+        first = (str(failed).splitlines() or [type(failed).__name__])[0][:200]
+        raise CannotProbe(f"{local.id} cannot be read piece by piece: {first}", _OTHER_ENGINE) from None
+    if not error <= _TRIAL_ERROR:
+        raise CannotProbe(
+            f"{local.id} gives other logits when it reads a text in pieces or beside padding (off by {error:.0%})",
+            _OTHER_ENGINE,
+        )
+
+
+def _trial_error(local: LocalModel, text: Sequence[int], pieces: torch.Tensor) -> float:
+    """How far logits read in pieces lie from those read whole, over how far positions lie apart; at half of them."""
+    import torch
+
+    whole = local.model(input_ids=torch.tensor([list(text)], device=local.device), use_cache=False).logits[0].float()
+    whole, pieces = (values.log_softmax(-1) for values in (whole, pieces.to(whole.device)))
+    apart = (whole - whole.mean(0)).norm(dim=-1).median()
+    off = (whole - pieces).norm(dim=-1)
+    # Half precision may flip the experts of one position; a memory that is lost shows at all behind the first piece.
+    return float(off[len(text) // 2 :].median() / apart.clamp(min=1e-6))
 
 
 class _Laid(NamedTuple):
@@ -532,11 +631,12 @@ def _read_pieces(
     temperatures: Sequence[float],
 ) -> Iterator[list[dict[str, Any]]]:
     """For each piece of the answers, what each model makes of it, as arrays [row, position]."""
-    longest = max(len(answer) for answer in answers)
+    _check_ids([*prompts, *answers], models)
+    longest = max(1, *(len(answer) for answer in answers))
     laid = [_lay(prompts, answers, longest, model.device) for model in models]
     streams = [Stream(model, there.mask) for model, there in zip(models, laid, strict=True)]
     vocabulary = max(model.vocab_size for model in models)
-    width = max(min(_WIDEST_PIECE, _LOGIT_BYTES // (4 * vocabulary * len(prompts))), 1)
+    width = _logit_width(len(prompts), vocabulary)
     starts = [0, *range(1, longest, width)]
     for start, end in zip(starts, [*starts[1:], longest], strict=True):
         target_probs = None
@@ -557,6 +657,17 @@ def _read_pieces(
         yield found
 
 
+def _check_ids(texts: Sequence[Sequence[int]], models: Sequence[LocalModel]) -> None:
+    """A device may answer an id without a row by crashing."""
+    highest = max(max(text, default=0) for text in texts)
+    for model in models:
+        if highest >= model.vocab_size:
+            raise CannotProbe(
+                f"the text holds the id {highest}, and {model.id} has {model.vocab_size} rows of embeddings",
+                "take a draft with the target's own vocabulary, or leave out the prompts with such tokens",
+            )
+
+
 def _reduce(
     logits: torch.Tensor,
     emitted: torch.Tensor,
@@ -566,8 +677,7 @@ def _reduce(
 ) -> dict[str, Any]:
     """What is kept of logits [row, position, token]."""
     best, top = logits.max(-1)
-    inside = emitted.clamp(max=logits.shape[-1] - 1)
-    here = logits.gather(-1, inside[..., None])[..., 0]
+    here = logits.gather(-1, emitted[..., None])[..., 0]
     found: dict[str, Any] = {
         "top": top,
         "top_prob": (best - logits.logsumexp(-1)).exp(),
@@ -578,17 +688,19 @@ def _reduce(
     }
     if sampling is not None:
         log_p = sampling.log_probs(logits)
-        found["log_prob"][sampling.temperature] = log_p.gather(-1, inside[..., None])[..., 0]
+        found["log_prob"][sampling.temperature] = log_p.gather(-1, emitted[..., None])[..., 0]
     for temperature in temperatures:
         log_q = (logits / temperature).log_softmax(-1)
-        found["log_prob"][temperature] = log_q.gather(-1, inside[..., None])[..., 0]
+        found["log_prob"][temperature] = log_q.gather(-1, emitted[..., None])[..., 0]
         if target_probs is not None:
             common = min(log_q.shape[-1], target_probs.shape[-1])
             there = target_probs[..., :common].to(log_q.device)
             found["overlap"][temperature] = log_q[..., :common].exp().minimum(there).sum(-1)
     if target_probs is not None:
-        known = top.clamp(max=target_probs.shape[-1] - 1).to(target_probs.device)
-        found["target_prob_of_top"] = target_probs.gather(-1, known[..., None])[..., 0]
+        rows = target_probs.shape[-1]
+        first = top.to(target_probs.device)
+        known = target_probs.gather(-1, first.clamp(max=rows - 1)[..., None])[..., 0]
+        found["target_prob_of_top"] = known.masked_fill(first >= rows, 0.0)
     return {name: _on_cpu(value) for name, value in found.items()}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +86,8 @@ class Costs(NamedTuple):
     def spread(self, batch: int = 1) -> float:
         """Half-width of ln(step time) at 95 %, from the spread of the passes."""
         found = next(one for one in self.passes if one.batch == batch)
-        return max(result.spread_of(one.spread, one.repeats) for one in (found.target[0], found.target[-1]))
+        passes = max(result.spread_of(one.spread, one.repeats) for one in (found.target[0], found.target[-1]))
+        return math.hypot(passes, self.overhead.spread if self.overhead is not None else 0.0)
 
 
 class Check(NamedTuple):
@@ -367,21 +368,28 @@ class Probe:
         if not rows or base is None:
             return Costs(passes, None)
         limit = min(int(PROBE["check-tokens"]), self._request.max_new_tokens)
-        plain = [self._median_run(partial(timing.run_plain, self.target, row.prompt_ids, limit)) for row in rows]
-        runs = {
-            k: [
-                self._median_run(partial(timing.run_assisted, self.target, draft, row.prompt_ids, limit, k))
-                for row in rows
-            ]
-            for k in sorted({1, self._request.k_max})
-        }
-        self._check_replay(draft, rows, runs, limit)
-        overhead = timing.overhead_of(base, plain, *(runs[k] for k in (1, self._request.k_max)))
-        return Costs(passes, overhead, _compared(base.times(overhead), plain, runs))
+        plain, runs = self._repeated(draft, rows, limit)
+        typical = {k: found.typical for k, found in runs.items()}
+        self._check_replay(draft, rows, typical, limit)
+        overhead = timing.overhead_of(base, plain, runs[1], runs[self._request.k_max])
+        return Costs(passes, overhead, _compared(base.times(overhead), plain.typical, typical))
 
-    def _median_run(self, run: Callable[[], timing.Run]) -> timing.Run:
-        found = sorted((run() for _ in range(int(PROBE["check-repeats"]))), key=lambda one: one.seconds)
-        return found[len(found) // 2]
+    def _repeated(
+        self, draft: LocalModel, rows: Sequence[Row], limit: int
+    ) -> tuple[timing.Repeats, dict[int, timing.Repeats]]:
+        """Plain runs, and speculative ones with few and with many tokens, by turns: what disturbs one disturbs all."""
+        lengths = sorted({1, self._request.k_max})
+        plain: list[list[timing.Run]] = [[] for _ in rows]
+        runs: dict[int, list[list[timing.Run]]] = {k: [[] for _ in rows] for k in lengths}
+        for turn in range(int(PROBE["check-repeats"]) + 1):
+            for place, row in enumerate(rows):
+                found = [timing.run_plain(self.target, row.prompt_ids, limit)]
+                found += [timing.run_assisted(self.target, draft, row.prompt_ids, limit, k) for k in lengths]
+                if turn:  # the first is a warm-up
+                    plain[place].append(found[0])
+                    for k, run in zip(lengths, found[1:], strict=True):
+                        runs[k][place].append(run)
+        return timing.Repeats(plain), {k: timing.Repeats(those) for k, those in runs.items()}
 
     def _check_replay(
         self, draft: LocalModel, rows: Sequence[Row], runs: Mapping[int, Sequence[timing.Run]], limit: int

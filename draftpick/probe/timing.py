@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,6 +73,8 @@ class Overhead(NamedTuple):
     per_step: float
     per_draft: float
     software: str
+    spread: float = 0.0
+    """Half-width, at 95 %, of ln(time of a speculative run / time of a plain one) over the repeats."""
 
 
 class Run(NamedTuple):
@@ -254,18 +257,42 @@ def _counted(local: LocalModel | None) -> Iterator[Callable[[], int]]:
             handle.remove()
 
 
-def overhead_of(passes: Passes, plain: Sequence[Run], few: Sequence[Run], many: Sequence[Run]) -> Overhead:
+class Repeats(NamedTuple):
+    """The same generations, repeated: a list of repeats for each prompt."""
+
+    runs: Sequence[Sequence[Run]]
+
+    @property
+    def typical(self) -> list[Run]:
+        """The run of median time for each prompt."""
+        return [sorted(those, key=lambda run: run.seconds)[len(those) // 2] for those in self.runs]
+
+    @property
+    def variance(self) -> float:
+        """Of the logarithm of the median time, averaged over prompts; 0 where nothing was repeated."""
+        # The median of a few normal values has 1.57 times the variance of their mean.
+        found = [
+            1.57 * statistics.variance([math.log(run.seconds) for run in those]) / len(those)
+            for those in self.runs
+            if len(those) > 1
+        ]
+        return statistics.mean(found) / len(self.runs) if found else 0.0
+
+
+def overhead_of(passes: Passes, plain: Repeats, few: Repeats, many: Repeats) -> Overhead:
     """What the software adds to its passes, from plain runs and from runs with few and with many drafted tokens.
 
     Two kinds of runs, two unknowns: a time per step and a time per drafted token. Times below zero are noise: 0.
     """
     target = [timing.median for timing in passes.target]
-    per_token = sum(run.seconds for run in plain) / sum(len(run.tokens) for run in plain) - target[0]
-    rest, share = zip(*(_beyond_passes(passes, runs) for runs in (few, many)), strict=True)
+    alone = plain.typical
+    per_token = sum(run.seconds for run in alone) / sum(len(run.tokens) for run in alone) - target[0]
+    rest, share = zip(*(_beyond_passes(passes, runs.typical) for runs in (few, many)), strict=True)
     per_draft = (rest[1] - rest[0]) / (share[1] - share[0]) if share[1] > share[0] else 0.0
     per_draft = max(per_draft, 0.0)
     per_step = sum(value - per_draft * drafted for value, drafted in zip(rest, share, strict=True)) / 2
-    return Overhead(max(per_token, 0.0), max(per_step - max(per_token, 0.0), 0.0), per_draft, software())
+    spread = 1.96 * math.sqrt(plain.variance + max(few.variance, many.variance))
+    return Overhead(max(per_token, 0.0), max(per_step - max(per_token, 0.0), 0.0), per_draft, software(), spread)
 
 
 def _beyond_passes(passes: Passes, runs: Sequence[Run]) -> tuple[float, float]:

@@ -112,6 +112,8 @@ def _prediction(found: Assessment) -> dict[str, Any]:
             "level": rate.level,
             "source": said.basis.sentence,
             "rests_on": list(said.basis.rows),
+            "measured": said.measured is not None,
+            "doubts": list(said.measured.doubts) if said.measured is not None else [],
         },
         "cost": {
             "c": parts.c,

@@ -112,7 +112,13 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
         )
     if found.schedule:
         lines.append(f"num_spec_tokens by sequences at once: {schedule(found)}.")
-    return [(line, False) for line in lines] + [(f"{note[:1].upper()}{note[1:]}.", True) for note in parts.notes]
+    doubts = said.measured.doubts if said.measured is not None else ()
+    lines_of_doubt = [(f"Doubtful: {printable(doubt)}.", True) for doubt in doubts]
+    return (
+        [(line, False) for line in lines]
+        + lines_of_doubt
+        + [(f"{note[:1].upper()}{note[1:]}.", True) for note in parts.notes]
+    )
 
 
 def level(found: Iterable[Assessment]) -> str:
