@@ -20,9 +20,13 @@ $(BIN)/draftpick: pyproject.toml hatch_build.py
 $(INDEX): $(TEXTS) draftpick/catalog_index.py | $(BIN)/draftpick
 	$(BIN)/python -m draftpick.catalog_index
 
-# The main job, on an embedded target, offline.
+# The main jobs, offline: choose by facts for a large target, then measure a small pair that comes with draftpick.
 demo: $(BIN)/draftpick $(INDEX)
 	HF_HUB_OFFLINE=1 $(BIN)/draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend
+	rm -rf build/demo && mkdir -p build/demo
+	HF_HUB_OFFLINE=1 $(BIN)/draftpick probe catalog/demo/target catalog/demo/draft \
+		--prompts catalog/demo/prompts.jsonl -o build/demo/probe.json --exit-zero
+	HF_HUB_OFFLINE=1 $(BIN)/draftpick plan build/demo/probe.json --policy all --exit-zero
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest

@@ -288,11 +288,12 @@ def probe(
     options = _options(dict(locals()))
     from draftpick.probe.command import run
 
+    gc.enable()  # a probe runs for minutes
     catalog, resolve = _sources(options)
     models = resolve(target, options["revision"]), [resolve(name) for name in draft]
     with _Progress(quiet=_quiet) as say:
         done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
-    _write(_probed(done.probe, options), options["output"])
+    _show_probe(done.probe, options)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
     no = done.probe.decision.action == "do_not_speculate" and not options["exit_zero"]
@@ -591,15 +592,22 @@ def _rendered(advice: "Advice", wanted: Format, options: dict[str, Any]) -> str:
     )
 
 
-def _probed(found: "ProbeFile", options: dict[str, Any]) -> str:
+def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:
+    """With --output the file gets the JSON, which plans are made from, and the table still goes to stdout."""
     from draftpick.report import probe as report
 
-    wanted = Format.json if options["json"] else options["output_format"]
-    if wanted is Format.json or (wanted is None and options["output"] is not None):
-        return report.json(found)
-    if wanted is Format.markdown:
-        return report.markdown(found)
-    return report.table(found, **_screen(options["no_color"], options["output"]))
+    output, wanted = options["output"], Format.json if options["json"] else options["output_format"]
+    to_file = output is not None and str(output) != "-"
+    if to_file and wanted in (None, Format.table):
+        _write(report.json(found), output)
+        output = None
+    if wanted is Format.json:
+        text = report.json(found)
+    elif wanted is Format.markdown:
+        text = report.markdown(found)
+    else:
+        text = report.table(found, **_screen(options["no_color"]))
+    _write(text, output)
 
 
 def _consent(options: dict[str, Any]) -> "Callable[[str], bool]":

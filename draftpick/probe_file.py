@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord, model_row
-from draftpick.models.bounded import read_json
+from draftpick.models.bounded import open_regular, read_json
 from draftpick.models.profile import ModelProfile
 
 SCHEMA_VERSION = "1"
@@ -24,11 +24,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Milliseconds = Annotated[float, Field(gt=0, lt=1e9)]
 Spent = Annotated[float, Field(ge=0, lt=1e9)]
 Heat = Annotated[float, Field(ge=0, le=10)]
+Length = Annotated[int, Field(ge=0, le=256)]
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
 class _Record(BaseModel):
     # More keys may be added: a probe of a newer draftpick still loads.
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class IntervalRecord(_Record):
@@ -43,7 +45,7 @@ class IntervalRecord(_Record):
 class KRecord(_Record):
     """What one num_spec_tokens does, with the keys of vLLM's metrics where they exist. Counts are expected ones."""
 
-    k: Annotated[int, Field(ge=0, le=256)]
+    k: Length
     mean_acceptance_length: float
     mean_acceptance_length_low: float
     mean_acceptance_length_high: float
@@ -70,7 +72,7 @@ class DomainRecord(_Record):
     """One kind of text."""
 
     acceptance_rate: IntervalRecord
-    num_prompts: int
+    num_prompts: Count
 
 
 class OtherWay(_Record):
@@ -85,7 +87,7 @@ class OtherWay(_Record):
 class Checked(_Record):
     """A speculative run of the software itself."""
 
-    k: int
+    k: Length
     predicted: float
     measured: float
 
@@ -96,7 +98,7 @@ class CostRecord(_Record):
     source: Literal["measured", "given"]
     software: str
     num_seqs: Annotated[int, Field(ge=1)] = 1
-    context: int | None = None
+    context: Count | None = None
     target_ms: Milliseconds
     draft_first_ms: Spent
     draft_ms: Spent
@@ -118,7 +120,7 @@ class CostRecord(_Record):
 class PlanRecord(_Record):
     """The k to use with the costs at hand."""
 
-    num_spec_tokens: int
+    num_spec_tokens: Length
     mean_acceptance_length: float
     speedup: IntervalRecord
 
@@ -136,8 +138,8 @@ class DraftRecord(_Record):
     position_rates: PositionRates
     by_domain: dict[str, DomainRecord]
     other_proposals: list[OtherWay] = []
-    num_prompts: int
-    num_tokens: int
+    num_prompts: Count
+    num_tokens: Count
     stopped_by: str
     doubts: list[str] = []
     costs: list[CostRecord] = []
@@ -149,7 +151,7 @@ class LookupRecord(_Record):
 
     method: str
     temperature: Heat
-    num_spec_tokens: int
+    num_spec_tokens: Length
     mean_acceptance_length: float
     draft_acceptance_rate: Share | None = None
     speedup: IntervalRecord | None = None
@@ -160,7 +162,7 @@ class TranslatedRecord(_Record):
 
     draft: str
     method: str
-    num_prompts: int
+    num_prompts: Count
     by_k: list[dict[str, float]]
     """k, mean_acceptance_length and speedup."""
 
@@ -179,11 +181,11 @@ class DecisionRecord(_Record):
     action: Literal["speculate", "do_not_speculate", "undecided"]
     method: str | None = None
     draft: str | None = None
-    num_spec_tokens: int | None = None
+    num_spec_tokens: Length | None = None
     speedup: IntervalRecord | None = None
     evidence: str
     sentence: str
-    more_prompts: int | None = None
+    more_prompts: Count | None = None
 
 
 class TraceRecord(_Record):
@@ -217,8 +219,8 @@ class ProbeFile(_Record):
     engine: str
     """Whose way to draft the figures hold for."""
     trace: TraceRecord | None = None
-    num_prompts: int
-    num_tokens: int
+    num_prompts: Count
+    num_tokens: Count
     stopped_by: str
     decision: DecisionRecord
     drafts: list[DraftRecord]
@@ -226,7 +228,7 @@ class ProbeFile(_Record):
     translated: list[TranslatedRecord] = []
     checks: list[CheckRecord] = []
     doubts: list[str] = []
-    peak_bytes: int | None = None
+    peak_bytes: Count | None = None
 
     def plain(self) -> dict[str, Any]:
         """The document as plain values."""
@@ -257,11 +259,14 @@ def read_probe(path: Path) -> ProbeFile:
     try:
         return ProbeFile.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InvalidFile(
-            f"{path}: {where}: {first['msg']}", "the file was changed by hand, or cut: probe again"
-        ) from None
+        raise InvalidFile(f"{path}: {_first(error)}", "the file was changed by hand, or cut: probe again") from None
+
+
+def _first(error: ValidationError) -> str:
+    """The field that is wrong first, and why. Names of fields may be a stranger's keys."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(str(part)[:60] for part in first["loc"])
+    return f"{where[:200]}: {first['msg']:.200}".replace("\n", " ")
 
 
 def trace_of(probe: ProbeFile, path: Path) -> Path | None:
@@ -284,7 +289,7 @@ def trace_of(probe: ProbeFile, path: Path) -> Path | None:
 def sha256(path: Path) -> str:
     """Hex SHA-256 of a file."""
     whole = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         while piece := file.read(1 << 20):
             whole.update(piece)
     return whole.hexdigest()
@@ -293,7 +298,7 @@ def sha256(path: Path) -> str:
 class GivenCosts(_Record):
     """A file for `--costs`: times of a step that somebody measured elsewhere."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     target_ms: Milliseconds
     draft_ms: Spent
@@ -308,10 +313,8 @@ def read_costs(path: Path) -> GivenCosts:
     try:
         found = GivenCosts.model_validate(read_json(path, 1 << 20))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
         raise InvalidFile(
-            f"{path}: {where}: {first['msg']}",
+            f"{path}: {_first(error)}",
             "it holds target_ms, draft_ms and verify_ms (a list over 1, 2, … positions), and optionally draft_first_ms "
             "and overhead_ms",
         ) from None
@@ -325,4 +328,4 @@ def read_costs(path: Path) -> GivenCosts:
 
 def to_text(probe: ProbeFile) -> str:
     """The file's text."""
-    return json.dumps(probe.plain(), ensure_ascii=False, indent=2) + "\n"
+    return json.dumps(probe.plain(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"

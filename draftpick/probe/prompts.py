@@ -84,6 +84,11 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
+def _is_torn(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair, which no tokenizer takes."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _prompt(path: Path, number: int, line: bytes, answered: bool) -> Prompt:
     where = f"{path}:{number}"
     row = parse_json(line, where)
@@ -95,6 +100,9 @@ def _prompt(path: Path, number: int, line: bytes, answered: bool) -> Prompt:
     for key in wanted:
         if not row[key].strip():
             raise InvalidFile(f"{where}: {key} is empty", "leave the line out, or fill it")
+    for key in (*wanted, "id", "domain", "language"):
+        if _is_torn(row.get(key) or ""):
+            raise InvalidFile(f"{where}: {key} holds half of a character", "write the whole pair of \\u escapes")
     return Prompt(
         row.get("id") or f"{path.stem}-{number}",
         row["prompt"],

@@ -28,17 +28,18 @@ def proposals(temperature: float) -> tuple[Drafts, ...]:
     first_choice = Drafts("the draft's first choice", GREEDY_DRAFT)
     if temperature == 0:
         return (first_choice,)
-    squared = temperature * temperature
+    # As the columns of a trace are named, so that 0.7 squared is found at 0.49.
+    heat, squared = float(f"{temperature:g}"), float(f"{temperature**2:g}")
     return (
         first_choice,
-        Drafts(f"sampled at {temperature:g}", Acceptance(sampled=True, draft_temperature=temperature)),
+        Drafts(f"sampled at {temperature:g}", Acceptance(sampled=True, draft_temperature=heat)),
         Drafts(
             f"sampled at {squared:g} (transformers: the temperature acts twice)",
             Acceptance(sampled=True, draft_temperature=squared),
         ),
         Drafts(
             f"sampled at {temperature:g}, block verification",
-            Acceptance(sampled=True, draft_temperature=temperature, block=True),
+            Acceptance(sampled=True, draft_temperature=heat, block=True),
         ),
     )
 
@@ -176,11 +177,19 @@ def looked_up(trace: Trace, times: StepTimes | None, k_max: int) -> list[LookedU
         for k in range(1, min(k_max, longest) + 1):
             walked = replay.walk_lookup(trace, lookup, k, horizon=min(k_max, longest))
             gain = walked.speedup(free) if free is not None and free.most_tokens >= k else None
-            rows.append(LookedUp(method, k, walked.mean_acceptance_length(), walked.draft_acceptance_rate(), gain))
+            # One prompt alone has no upper bound, but a step never gives more than k + 1 tokens.
+            length, gain = _at_most(k + 1, walked.mean_acceptance_length()), _at_most(k + 1, gain)
+            rows.append(LookedUp(method, k, length, walked.draft_acceptance_rate(), gain))
         rows = [row for row in rows if row.length is not None]
+        # Where the costs reach fewer k, only those can be compared by speed-up.
+        rows = [row for row in rows if row.speedup is not None] or rows
         if rows:
             found.append(max(rows, key=_gain))
     return found
+
+
+def _at_most(bound: float, value: Interval | None) -> Interval | None:
+    return value._replace(high=max(min(value.high, bound), value.value)) if value is not None else None
 
 
 def _gain(row: LookedUp) -> float:
@@ -201,6 +210,8 @@ def doubts(found: Measured) -> list[str]:
             f"low confidence: {trace.num_prompts} prompts and {trace.num_tokens} tokens; "
             f"at least {replay.FEW_PROMPTS} and {replay.FEW_TOKENS} say something"
         )
+    if not found.by_k:
+        return [*said, "no answer is long enough for one drafted token: nothing was measured"]
     short = sum(1 for answer in trace.answers if len(answer.tokens) < found.k_max + first_block(trace))
     if short > PROBE["short-answers"] * len(trace.answers):
         said.append(
@@ -253,8 +264,8 @@ def reason_to_stop(
         for heat in {one.temperature for one in found}
     ):
         return f"the decision is clear after {num_prompts} prompts"
-    widest = max((one.rate.high - one.rate.low) / 2 for one in found)
-    if widest <= budget.precision:
+    widest = max(((one.rate.high - one.rate.low) / 2 for one in found), default=None)
+    if widest is not None and widest <= budget.precision:
         return f"every acceptance rate is known within ±{widest:.3f} after {num_prompts} prompts"
     return None
 

@@ -219,7 +219,7 @@ class Probe:
 
     def _kept(self, header: Mapping[str, Any]) -> TraceFile | None:
         request = self._request
-        if not request.trace.exists():
+        if not request.trace.is_file():
             return None
         if not request.resume:
             raise CannotProbe(

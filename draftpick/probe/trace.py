@@ -6,6 +6,7 @@ What was written stays: a last line that is torn (the machine went down, the dis
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ VERSION = 1
 LONGEST_LINE = 256 << 20
 _LEAST_LOG = -1e5
 """Written for the logarithm of a probability that is zero in floating point: JSON has no infinity."""
+_MOST_ID = 1 << 31
 
 _MUST_AGREE = ("target", "drafts", "temperatures", "top_k", "top_p", "seed", "max_new_tokens", "dtype", "thinking")
 """Of a header: what may not differ between the parts of one trace."""
@@ -138,16 +140,24 @@ class Writer:
     def __init__(self, path: Path, header: Mapping[str, Any], *, keep: TraceFile | None = None) -> None:
         """Begin a trace, or go on behind what `keep` holds. Raises CannotWrite."""
         self.path = path
+        self._new = keep is None
         try:
-            # Never O_TRUNC before the header is ready: a name typed wrongly must not cost an old trace.
-            self._file: BinaryIO = open(path, "r+b" if keep is not None else "wb", buffering=0)  # noqa: SIM115
+            # Nothing that is there is ever overwritten: a name typed wrongly must not cost an old trace.
+            self._file: BinaryIO = open(path, "xb" if self._new else "r+b", buffering=0)  # noqa: SIM115
             if keep is not None:
                 self._file.seek(keep.size)
                 self._file.truncate()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise self._cannot(error) from None
-        if keep is None:
-            self._write({"draftpick_trace": VERSION, **header})
+        if self._new:
+            try:
+                self._write({"draftpick_trace": VERSION, **header})
+            except BaseException:
+                # A file without a header would stand in the way of the next try.
+                self._file.close()
+                path.unlink(missing_ok=True)
+                raise
+            self._new = False
 
     def __enter__(self) -> Writer:
         return self
@@ -175,11 +185,10 @@ class Writer:
         except OSError as error:
             raise self._cannot(error) from None
 
-    def _cannot(self, error: OSError) -> CannotWrite:
-        kept = "; the answers before are kept: go on with --resume" if os.path.exists(self.path) else ""
-        return CannotWrite(
-            f"{self.path}: {error.strerror or error}", f"free some space, or write elsewhere with --trace{kept}"
-        )
+    def _cannot(self, error: OSError | ValueError) -> CannotWrite:
+        kept = "" if self._new else "; the answers before are kept: go on with --resume"
+        reason = getattr(error, "strerror", None) or error
+        return CannotWrite(f"{self.path}: {reason}", f"free some space, or write elsewhere with --trace{kept}")
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -199,7 +208,8 @@ def _plain_columns(columns: DraftColumns) -> dict[str, Any]:
 
 
 def _rounded(values: Iterable[float], digits: int = 6) -> list[float]:
-    return [round(max(float(value), _LEAST_LOG), digits) for value in values]
+    # Infinite is also how far a first choice lies above forbidden ones.
+    return [round(min(max(float(value), _LEAST_LOG), -_LEAST_LOG), digits) for value in values]
 
 
 # ---------------------------------------------------------------------- reading
@@ -221,7 +231,7 @@ def read(path: Path) -> TraceFile:
             if header is None:
                 header = _header(value, path)
             else:
-                rows.append(_row(value, f"{path}:{number}"))
+                rows.append(_row(value, f"{path}:{number}", frozenset(one["id"] for one in header["drafts"])))
             size += len(line)
     if header is None:
         raise InvalidFile(f"{path}: no trace in it", "measure again, with another --trace")
@@ -231,44 +241,108 @@ def read(path: Path) -> TraceFile:
 def _header(value: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     if value.get("draftpick_trace") != VERSION:
         raise InvalidFile(
-            f"{path}: not a trace that this draftpick reads ({value.get('draftpick_trace', 'no version')!r:.40})",
+            f"{path}:1: not a trace that this draftpick reads ({value.get('draftpick_trace', 'no version')!r:.40})",
             f"it reads version {VERSION}, as `draftpick probe` writes it",
         )
-    drafts, heats = value.get("drafts"), value.get("temperatures")
-    whole = isinstance(drafts, list) and all(isinstance(one, dict) and isinstance(one.get("id"), str) for one in drafts)
-    if not whole or not isinstance(heats, list) or not all(isinstance(heat, (int, float)) for heat in heats):
-        raise InvalidFile(f"{path}: the header lacks drafts or temperatures", "measure again")
+    drafts, heats, eos = value.get("drafts"), value.get("temperatures"), value.get("eos_ids", [])
+    if not isinstance(drafts, list) or not all(isinstance(one, dict) and _is_text(one.get("id")) for one in drafts):
+        raise InvalidFile(f"{path}:1: the header lacks the ids of its drafts", "measure again")
+    if not _are_numbers(heats, 0, 100) or not _are_ids(eos):
+        raise InvalidFile(f"{path}:1: the header's temperatures or eos_ids are no numbers", "measure again")
     return value
 
 
-def _row(value: Mapping[str, Any], where: str) -> Row:
+def _row(value: Mapping[str, Any], where: str, drafts: frozenset[str]) -> Row:
     try:
-        drafts = {name: DraftColumns(**columns) for name, columns in value["drafts"].items()}
-        row = Row(**{**value, "drafts": drafts})
+        columns = {name: DraftColumns(**facts) for name, facts in value["drafts"].items()}
+        row = Row(**{**value, "drafts": columns})
     except (TypeError, KeyError, AttributeError) as error:
-        raise InvalidFile(f"{where}: not an answer of a trace ({error})", "measure again") from None
-    for name, column in _columns(row):
-        if not isinstance(column, list) or len(column) != len(row.tokens):
-            raise InvalidFile(f"{where}: {name} has not one entry per token", "measure again")
-        if not all(isinstance(entry, (int, float)) and not isinstance(entry, bool) for entry in column):
-            raise InvalidFile(f"{where}: {name} holds what is no number", "measure again")
-    return row
+        raise InvalidFile(f"{where}: not an answer of a trace ({str(error)[:100]!r})", "measure again") from None
+    for name, fine in _facts(row, drafts):
+        if not fine:
+            raise InvalidFile(f"{where}: {name:.100} is missing or not what a trace holds", "measure again")
+    return row._replace(
+        log_p=_with_zeros(row.log_p), drafts={name: _columns(facts) for name, facts in row.drafts.items()}
+    )
 
 
-def _columns(row: Row) -> Iterable[tuple[str, Any]]:
-    yield from (("tokens", row.tokens), ("log_p", row.log_p))
-    for name, columns in row.drafts.items():
-        yield from ((f"{name}: top", columns.top), (f"{name}: top_prob", columns.top_prob))
-        for temperature, column in (*columns.log_q.items(), *columns.overlap.items()):
-            yield f"{name} at {temperature}", column
+def _columns(facts: DraftColumns) -> DraftColumns:
+    return facts._replace(log_q={heat: _with_zeros(column) for heat, column in facts.log_q.items()})
+
+
+def _with_zeros(logs: Sequence[float]) -> list[float]:
+    return [-math.inf if value <= _LEAST_LOG else value for value in logs]
+
+
+def _facts(row: Row, drafts: frozenset[str]) -> Iterable[tuple[str, bool]]:
+    """What each part of an answer must be. The columns have an entry per token."""
+    size = len(row.tokens) if isinstance(row.tokens, list) else -1
+    for name in ("prompt", "digest", "domain", "language"):
+        yield name, _is_text(getattr(row, name))
+    yield "temperature", _are_numbers([row.temperature], 0, 100)
+    yield "prompt_ids", _are_ids(row.prompt_ids)
+    yield "tokens", _are_ids(row.tokens)
+    yield "ended", row.ended in ("stop", "length")
+    yield "log_p", _are_numbers(row.log_p, _LEAST_LOG, 1, size)
+    yield "gap", row.gap is None or _are_numbers(row.gap, 0, -_LEAST_LOG, size)
+    yield "one of its drafts", row.drafts.keys() == drafts
+    for name, facts in row.drafts.items():
+        yield f"{name}: top", _are_ids(facts.top, size)
+        yield f"{name}: top_prob", _are_numbers(facts.top_prob, 0, 1.01, size)
+        known = facts.target_prob_of_top
+        yield f"{name}: target_prob_of_top", known is None or _are_numbers(known, 0, 1.01, size)
+        for part, columns, low, high in (("log_q", facts.log_q, _LEAST_LOG, 1), ("overlap", facts.overlap, 0, 1.01)):
+            yield f"{name}: {part}", isinstance(columns, dict)
+            for heat, column in columns.items():
+                yield f"{name}: {part} at {heat}", _is_number(heat) and _are_numbers(column, low, high, size)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _are_ids(values: object, size: int | None = None) -> bool:
+    return (
+        isinstance(values, list)
+        and (size is None or len(values) == size)
+        and all(type(value) is int and 0 <= value < _MOST_ID for value in values)
+    )
+
+
+def _are_numbers(values: object, low: float, high: float, size: int | None = None) -> bool:
+    """Whether this is a list of finite numbers between two; NaN lies between none."""
+    return (
+        isinstance(values, list)
+        and (size is None or len(values) == size)
+        and all(type(value) in (int, float) and low <= value <= high for value in values)
+    )
 
 
 def check_same(found: TraceFile, header: Mapping[str, Any]) -> None:
     """Raise UsageError unless a probe with this header may go on in that trace."""
     for key in _MUST_AGREE:
-        before, now = found.header.get(key), header.get(key)
-        if before != now:
+        different = _difference(key, found.header.get(key), header.get(key))
+        if different is not None:
+            name, before, now = different
             raise UsageError(
-                f"{found.path}: its {key} was {before!r:.120}, now it is {now!r:.120}",
+                f"{found.path}: its {name} was {before!r:.120}, now it is {now!r:.120}",
                 "resume with the options of the first run, or begin another trace",
             )
+
+
+def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any] | None:
+    """The first part of two values that differs, by its name."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        pairs = [(f"{name}.{key}", before.get(key), now.get(key)) for key in {**before, **now}]
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = [(f"{name}[{place}]", *pair) for place, pair in enumerate(zip(before, now, strict=True))]
+    else:
+        return None if before == now else (name, before, now)
+    return next((found for pair in pairs if (found := _difference(*pair)) is not None), None)

@@ -10,12 +10,14 @@ from typing import Any
 from draftpick.errors import DraftpickError, NotResolvable
 from draftpick.models.caches import find_cached, is_hub_id
 from draftpick.models.profile import ModelProfile
-from draftpick.probe.local import CannotProbe
+from draftpick.probe.local import CannotProbe, missing_shards
 
 _PATTERNS = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.tiktoken", "*.txt", "*.jinja")
 """What is fetched: never pickled weights, never code."""
 _SAMPLES = 64
 _SAMPLE_BYTES = 4096
+_TOKENIZER_NAMES = ("tokenizer", "vocab", "merges", "chat_template", "added_tokens", "special_tokens_map")
+_TOKENIZER_ENDINGS = (".model", ".tiktoken")
 
 Consent = Callable[[str], bool]
 
@@ -38,7 +40,7 @@ def obtainable(profile: ModelProfile, *, offline: bool) -> bool:
 
 def _has_weights(folder: Path) -> bool:
     try:
-        return any(path.suffix == ".safetensors" for path in folder.iterdir())
+        return any(path.suffix == ".safetensors" for path in folder.iterdir()) and not missing_shards(folder)
     except OSError:
         return False
 
@@ -99,7 +101,7 @@ def identity(profile: ModelProfile, folder: Path) -> dict[str, Any]:
         "weights": _digest(folder / name for name in names if name.endswith(".safetensors")),
         "config": _digest(folder / name for name in names if name in ("config.json", "generation_config.json")),
         "tokenizer": _digest(
-            folder / name for name in names if name.startswith(("tokenizer", "vocab", "merges", "chat_template"))
+            folder / name for name in names if name.startswith(_TOKENIZER_NAMES) or name.endswith(_TOKENIZER_ENDINGS)
         ),
     }
 

@@ -1,0 +1,313 @@
+"""The probe from end to end: real small models, real files, and what the commands make of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Answer, command, environment, run
+
+from draftpick import replay
+from draftpick.probe import trace as traces
+from draftpick.probe.local import Sampling, generate, load, read_answers
+from draftpick.probe.timing import run_assisted
+from draftpick.probe.trace import DraftColumns, Row
+
+PAIR = Path(__file__).parent.parent / "catalog" / "demo"
+TARGET, DRAFT, PROMPTS = str(PAIR / "target"), str(PAIR / "draft"), str(PAIR / "prompts.jsonl")
+QUICK = ("--prompts", PROMPTS, "--max-new-tokens", "24", "--num-prompts", "6", "--precision", "0")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def probe(folder: Path, *options: str, draft: str = DRAFT, target: str = TARGET, costs: str = "roofline") -> Answer:
+    return run("probe", target, draft, "-o", str(folder / "probe.json"), "--costs", costs, *QUICK, *options)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A probe with costs, both temperatures and every check."""
+    folder = tmp_path_factory.mktemp("measured")
+    options = ("--temperature", "0", "--temperature", "0.8", "-k", "4", "--verify", "2", "--exit-zero")
+    answer = probe(folder, *options, costs="measured")
+    assert answer.exit_code == 0, answer.stderr
+    return folder / "probe.json"
+
+
+def document(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+def test_the_document_has_what_others_build_on(measured: Path) -> None:
+    found = document(measured)
+    greedy, sampled = found["drafts"]
+    assert (greedy["temperature"], sampled["temperature"]) == (0.0, 0.8)
+    for one in (greedy, sampled):
+        assert {"draft", "acceptance_rate", "by_k", "position_rates", "by_domain", "doubts", "costs"} <= set(one)
+        assert 0 <= one["acceptance_rate"]["low"] <= one["acceptance_rate"]["value"] <= one["acceptance_rate"]["high"]
+        lengths = [row["mean_acceptance_length"] for row in one["by_k"]]
+        assert lengths == sorted(lengths)
+        assert [row["k"] for row in one["by_k"]] == [0, 1, 2, 3, 4]
+        assert one["num_prompts"] == 6
+        assert one["stopped_by"] == "all 6 prompts were used"
+    assert [other["proposal"] for other in sampled["other_proposals"]] == [
+        "the draft's first choice",
+        "sampled at 0.8",
+        "sampled at 0.8, block verification",
+    ]
+    assert sampled["proposal"].startswith("sampled at 0.64")
+    assert {row["method"] for row in found["draft_free"]} == {"ngram", "ngram of transformers", "suffix"}
+
+
+def test_self_checks_pass_on_a_sound_pair(measured: Path) -> None:
+    checks = document(measured)["checks"]
+    assert {check["passed"] for check in checks} == {True}
+    assert len([check for check in checks if "replay" in check["name"]]) == 4
+    assert "6 of 6 with the same text and steps" in checks[-1]["detail"]
+
+
+def test_costs_are_those_of_the_software_that_ran(measured: Path) -> None:
+    (costs,) = document(measured)["drafts"][0]["costs"]
+    assert costs["software"].startswith("transformers ")
+    assert len(costs["verify_ms"]) == 5
+    assert costs["verify_ms"] == sorted(costs["verify_ms"])
+    assert costs["verify_ms"][0] == pytest.approx(costs["target_ms"])
+    assert [one["k"] for one in costs["checked"]] == [1, 4]
+
+
+def test_replay_equals_the_real_loop_for_every_k() -> None:
+    """Greedy decoding: the steps of transformers' assisted generation, exactly."""
+    target = load(Path(TARGET), id="target", device="cpu", dtype=None)
+    draft = load(Path(DRAFT), id="draft", device="cpu", dtype=None)
+    prompts = [[0, 45, 300, 77, 12], [0, 900, 31]]
+    written = generate(target, prompts, Sampling(), 48)
+    (readings,) = read_answers(prompts, [answer.tokens for answer in written], [draft])
+    for prompt, answer, reading in zip(prompts, written, readings, strict=True):
+        columns = DraftColumns(reading.top.tolist(), reading.top_prob.tolist())
+        row = Row("p", "", "", "", 0.0, prompt, answer.tokens, answer.ended, answer.log_p, None, {"draft": columns})
+        trace = traces.as_trace([row], "draft", 0.0, first=1)
+        for k in range(1, 9):
+            real = run_assisted(target, draft, prompt, 48, k)
+            assert real.tokens == answer.tokens
+            assert round(float(replay.replay(trace, ks=[k])[k].visible.x.sum())) == real.steps
+
+
+def test_answers_that_are_there_already_are_measured_without_writing(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    rows = [{"prompt": f"def read_{n}(", "response": f"self, size):\n    return self._read({n})\n"} for n in range(4)]
+    answers.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    options = ("--responses", str(answers), "--costs", "roofline", "-o", str(tmp_path / "probe.json"))
+    answer = run("probe", TARGET, DRAFT, *options)
+    assert answer.exit_code == 0, answer.stderr
+    found = document(tmp_path / "probe.json")
+    assert found["num_prompts"] == 4
+    assert found["prompts"]["source"] == "answers in answers.jsonl"
+    kept = traces.read(tmp_path / "probe.trace.jsonl")
+    assert all(row.gap is None and len(row.log_p) == len(row.tokens) for row in kept.rows)
+
+
+# ---------------------------------------------------------------------- the trace
+
+
+def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    assert probe(whole, "--batch-size", "2").exit_code == 0
+    assert probe(parts, "--batch-size", "2", "--num-prompts", "2").exit_code == 0
+    trace = parts / "probe.trace.jsonl"
+    with open(trace, "ab") as file:
+        file.write(b'{"prompt": "torn')
+    assert probe(parts, "--batch-size", "2").exit_code == 3, "it is there, and nobody said --resume"
+    assert probe(parts, "--batch-size", "2", "--resume").exit_code == 0
+    assert trace.read_bytes() == (whole / "probe.trace.jsonl").read_bytes()
+    assert document(parts / "probe.json")["drafts"] == document(whole / "probe.json")["drafts"]
+
+
+def test_resuming_with_other_options_says_which(tmp_path: Path) -> None:
+    assert probe(tmp_path).exit_code == 0
+    answer = probe(tmp_path, "--resume", "--max-new-tokens", "32")
+    assert answer.exit_code == 2
+    assert "max_new_tokens" in answer.stderr
+
+
+def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
+    arguments = ("--prompts", PROMPTS, "--costs", "roofline", "--batch-size", "1", "--precision", "0")
+    process = subprocess.Popen(
+        command("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *arguments),
+        env=environment(OMP_NUM_THREADS="1"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "of at most" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    found = document(tmp_path / "probe.json")
+    assert found["stopped_by"] == "interrupted"
+    assert found["num_prompts"] >= 1
+    assert traces.read(tmp_path / "probe.trace.jsonl").rows
+
+
+# ---------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize(
+    ("options", "evidence", "engine"),
+    [
+        ((), "measured", "transformers"),
+        (("--device", "atlas-800i-a2-64g"), "roofline", None),
+        (("--engine", "vllm", "--device", "h100"), "roofline", "vllm"),
+        (("--engine", "vllm-ascend", "--max-num-seqs", "16"), "roofline", "vllm-ascend"),
+    ],
+)
+def test_plan_decides_again_for_another_place(
+    measured: Path, options: tuple[str, ...], evidence: str, engine: str | None
+) -> None:
+    answer = run("plan", str(measured), "--json", "--exit-zero", *options)
+    assert answer.exit_code == 0, answer.stderr
+    found = answer.document
+    assert found["decision"]["evidence"] == evidence
+    assert found["decision"]["speedup"]["level"] == (0.95 if evidence == "measured" else 0.8)
+    assert (found["engine"] or {}).get("id") == engine
+    (candidate,) = found["candidates"]
+    assert candidate["acceptance"]["measured"] is True
+    assert candidate["tokenizer"]["relation"] == "identical"
+
+
+def test_plan_replays_adaptive_lengths(measured: Path) -> None:
+    found = run("plan", str(measured), "--policy", "all", "--json", "--exit-zero").document
+    rows = {row["policy"]: row for row in found["policies"]}
+    assert list(rows) == ["fixed", "rate", "heuristic", "confidence", "p-min"]
+    assert rows["confidence"]["estimated"]
+    assert not rows["rate"]["estimated"]
+
+
+def test_a_plan_without_its_trace_does_what_rates_allow(measured: Path, tmp_path: Path) -> None:
+    shutil.copy(measured, tmp_path / "alone.json")
+    assert run("plan", str(tmp_path / "alone.json"), "--exit-zero").exit_code == 0
+    answer = run("plan", str(tmp_path / "alone.json"), "--policy", "rate")
+    assert answer.exit_code == 2
+    assert "trace is gone" in answer.stderr
+
+
+def test_a_trace_that_was_changed_is_refused(measured: Path, tmp_path: Path) -> None:
+    for path in (measured, measured.with_suffix(".trace.jsonl")):
+        shutil.copy(path, tmp_path / path.name)
+    with open(tmp_path / "probe.trace.jsonl", "ab") as file:
+        file.write(b"\n")
+    answer = run("plan", str(tmp_path / "probe.json"))
+    assert answer.exit_code == 2
+    assert "not the trace" in answer.stderr
+
+
+def test_recommend_measures_the_first_drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run("recommend", TARGET, "-d", DRAFT, "--probe", "--workload", "code", "--json", "--exit-zero", "-q")
+    assert answer.exit_code == 0, answer.stderr
+    found = answer.document
+    assert found["engine"]["id"] == "transformers"
+    assert found["candidates"][0]["acceptance"]["measured"] is True
+    assert found["candidates"][0]["cost"]["source"] == "measured"
+    assert (tmp_path / "probe-target.json").is_file()
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+def copied(folder: Path, *left_out: str, source: str = DRAFT) -> Path:
+    found = folder / "draft"
+    shutil.copytree(source, found, ignore=shutil.ignore_patterns(*left_out))
+    return found
+
+
+def pickled(folder: Path) -> Path:
+    found = copied(folder, "*.safetensors")
+    (found / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    return found
+
+
+def truncated(folder: Path) -> Path:
+    found = copied(folder)
+    whole = (found / "model.safetensors").read_bytes()
+    (found / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    return found
+
+
+def broken_numbers(folder: Path) -> Path:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    found = copied(folder)
+    weights = load_file(found / "model.safetensors")
+    name = next(name for name in weights if "norm" in name)
+    save_file({**weights, name: torch.full_like(weights[name], float("nan"))}, found / "model.safetensors")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "said"),
+    [
+        (pickled, 3, "pickle"),
+        (lambda folder: copied(folder, "*.safetensors"), 3, "no weights"),
+        (truncated, 2, "safetensors"),
+        (broken_numbers, 3, "NaN or infinite logits"),
+    ],
+    ids=["pickled", "missing", "truncated", "NaN"],
+)
+def test_a_draft_that_cannot_be_run(tmp_path: Path, make: Any, code: int, said: str) -> None:
+    answer = probe(tmp_path, draft=str(make(tmp_path)))
+    assert (answer.exit_code, said in answer.stderr) == (code, True), answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--device", "cuda"), 3, "there is no cuda device here"),
+        (("--device", "npu:3"), 3, "there is no npu device here"),
+        (("--device", "toaster"), 2, "no device of torch"),
+        (("--max-new-tokens", "4000"), 3, "longer than the context"),
+        (("--prompts", "/nowhere.jsonl"), 2, "/nowhere.jsonl"),
+        (("--workload", "poetry"), 2, "two sources"),
+        (("--engine", "toaster"), 2, "toaster"),
+        (("--costs", "/nowhere.json"), 2, "/nowhere.json"),
+        (("--trace", "/dev/full"), 3, "/dev/full"),
+        (("--batch-size", "0"), 2, "--batch-size"),
+        (("--temperature", "-1"), 2, "--temperature"),
+    ],
+)
+def test_options_that_cannot_be_meant(tmp_path: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    answer = probe(tmp_path, *options)
+    assert (answer.exit_code, said in answer.stderr) == (code, True), answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_an_empty_file_of_prompts_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").write_text("\n")
+    answer = probe(tmp_path, "--prompts", str(tmp_path / "none.jsonl"))
+    assert answer.exit_code == 2
+    assert "no prompt in it" in answer.stderr
