@@ -32,6 +32,7 @@ _INTEGERS = {
     "num_prompts": (1, 100_000),
     "max_new_tokens": (2, 1 << 20),
     "batch_size": (1, 4096),
+    "timed_batch": (1, 4096),
     "time_limit": (1, 1 << 30),
     "context": (1, 1 << 24),
     "seed": (0, 2**63 - 1),
@@ -476,6 +477,7 @@ _SWITCHES = {
 }
 _LISTS = {"draft_model", "select", "ignore", "policy"}
 _NUMBER_LISTS = {"temperature", "timed_batch"}
+"""Of the probe, which measures several at once; one number is one of them."""
 _ARGUMENTS = ("target", "draft", "probe_file")
 _PATHS = {"catalog_folder", "rules_file", "output", "prompts", "responses", "trace"}
 _PARAMETERS = {"all": "everything", "probe": "probe_best", "format": "output_format", "catalog": "catalog_folder"}
@@ -524,6 +526,8 @@ def _read_config(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(path: Path, key: str, name: str, value: Any) -> Any:
+    if name in _NUMBER_LISTS and isinstance(value, list) and value:
+        return [_checked(path, key, name, one) for one in value]
     if name in _INTEGERS:
         low, high = _INTEGERS[name]
         fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

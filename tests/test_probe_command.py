@@ -125,6 +125,16 @@ def test_answers_that_are_there_already_are_measured_without_writing(tmp_path: P
     assert all(row.gap is None and len(row.log_p) == len(row.tokens) for row in kept.rows)
 
 
+def test_a_config_file_may_name_several_temperatures(tmp_path: Path) -> None:
+    (tmp_path / "probe.toml").write_text("temperature = [0, 0.7]\nmax-new-tokens = 16\nseed = 3\n")
+    answer = probe(tmp_path, "--config", str(tmp_path / "probe.toml"), "--num-prompts", "2")
+    assert answer.exit_code == 0, answer.stderr
+    found = document(tmp_path / "probe.json")
+    assert found["sampling"]["temperatures"] == [0.0, 0.7]
+    assert found["sampling"]["max_new_tokens"] == 24, "the command line wins"
+    assert found["sampling"]["seed"] == 3
+
+
 # ---------------------------------------------------------------------- the trace
 
 

@@ -50,7 +50,7 @@ def run(
         k_max=options["num_speculative_tokens"] or 8,
         max_new_tokens=options["max_new_tokens"] or int(PROBE["max-new-tokens"]),
         batch_size=options["batch_size"] or int(PROBE["batch-size"]),
-        timed_batches=tuple(dict.fromkeys(options["timed_batch"] or (1,))),
+        timed_batches=_several(options["timed_batch"], 1),
         context=options["context"],
         device=options["device"],
         devices=options["tensor_parallel_size"] or 1,
@@ -147,10 +147,16 @@ def _prompts(options: Mapping[str, Any]) -> tuple[list[prompts.Prompt], str]:
 
 
 def _samplings(options: Mapping[str, Any]) -> tuple[Sampling, ...]:
-    heats = tuple(dict.fromkeys(options["temperature"] or (0.0,)))
+    heats = _several(options["temperature"], 0.0)
     if options["responses"] is not None and len(heats) > 1:
         raise UsageError("answers that are there were given at one temperature", "name it with one --temperature")
     return tuple(Sampling(heat, options["top_k"] or 0, options["top_p"] or 1.0) for heat in heats)
+
+
+def _several(given: Any, otherwise: Any) -> tuple[Any, ...]:
+    """The values of an option that may be repeated, each once; a config file may give one without a list."""
+    values = given if isinstance(given, list) else [given]
+    return tuple(dict.fromkeys(value for value in values if value is not None)) or (otherwise,)
 
 
 def _budget(options: Mapping[str, Any], available: int) -> Budget:

@@ -24,8 +24,8 @@ from draftpick.models.bounded import read_json
 if TYPE_CHECKING:
     import torch
 
-_LOGIT_BYTES = 96 << 20
-"""Of one piece of logits in float32. Reducing holds about six of them at once."""
+_LOGIT_BYTES = 64 << 20
+"""Of one piece of logits in float32. Reducing holds six of them at once, eight where top-p sorts them."""
 _WIDEST_PIECE = 512
 """Positions that one pass reads: bounds the activations of long prompts."""
 _MASK_BYTES = 128 << 20
@@ -76,7 +76,8 @@ class Sampling(NamedTuple):
             logits = logits.masked_fill(logits < least, -torch.inf)
         if self.top_p < 1:
             values, order = logits.sort(dim=-1, descending=True)
-            before = values.softmax(-1).cumsum(-1) - values.softmax(-1)
+            probs = values.softmax(-1)
+            before = probs.cumsum(-1).sub_(probs)
             out = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= self.top_p)
             logits = logits.masked_fill(out, -torch.inf)
         return logits.log_softmax(-1)
@@ -150,6 +151,16 @@ def find_device(asked: str | None, torch: Any) -> str:
     if index and int(index) >= count:
         raise CannotProbe(f"there is no {name}:{index} here: torch sees {count} of them", "count from 0")
     return f"{name}:{index or torch.accelerator.current_device_index()}"
+
+
+def check_count(devices: int, device: str, torch: Any) -> None:
+    """Raise CannotProbe where a model shall be split over more devices than there are."""
+    here = torch.accelerator.device_count() if device != "cpu" else 1
+    if devices > here:
+        raise CannotProbe(
+            f"--tensor-parallel-size {devices}: there {'is' if here == 1 else 'are'} {here} {device.partition(':')[0]}",
+            "measure where the model is served, or take a target that fits here",
+        )
 
 
 def synchronize(device: str) -> None:
@@ -649,10 +660,12 @@ def _read_pieces(
                 logits = stream.read(there.ids[:, at - 1 : at - 1 + end - start], end - start)
             emitted = there.ids[:, at : at + end - start]
             if with_target and place == 0:
-                found.append(_reduce(logits, emitted, (), sampling, None))
-                target_probs = None if sampling.greedy else sampling.log_probs(logits).exp()
+                log_p = sampling.log_probs(logits)
+                found.append(_reduce(logits, emitted, {sampling.temperature: log_p}, (), None))
+                target_probs = None if sampling.greedy else log_p.exp_()
+                del log_p
             else:
-                found.append(_reduce(logits, emitted, temperatures, None, target_probs))
+                found.append(_reduce(logits, emitted, {}, temperatures, target_probs))
             del logits
         yield found
 
@@ -671,11 +684,11 @@ def _check_ids(texts: Sequence[Sequence[int]], models: Sequence[LocalModel]) -> 
 def _reduce(
     logits: torch.Tensor,
     emitted: torch.Tensor,
+    known: Mapping[float, torch.Tensor],
     temperatures: Sequence[float],
-    sampling: Sampling | None,
     target_probs: torch.Tensor | None,
 ) -> dict[str, Any]:
-    """What is kept of logits [row, position, token]."""
+    """What is kept of logits [row, position, token], of ln p that is known already, and of ln q at temperatures."""
     best, top = logits.max(-1)
     here = logits.gather(-1, emitted[..., None])[..., 0]
     found: dict[str, Any] = {
@@ -686,9 +699,8 @@ def _reduce(
         "overlap": {},
         "target_prob_of_top": None,
     }
-    if sampling is not None:
-        log_p = sampling.log_probs(logits)
-        found["log_prob"][sampling.temperature] = log_p.gather(-1, emitted[..., None])[..., 0]
+    for temperature, log_p in known.items():
+        found["log_prob"][temperature] = log_p.gather(-1, emitted[..., None])[..., 0]
     for temperature in temperatures:
         log_q = (logits / temperature).log_softmax(-1)
         found["log_prob"][temperature] = log_q.gather(-1, emitted[..., None])[..., 0]
@@ -696,11 +708,12 @@ def _reduce(
             common = min(log_q.shape[-1], target_probs.shape[-1])
             there = target_probs[..., :common].to(log_q.device)
             found["overlap"][temperature] = log_q[..., :common].exp().minimum(there).sum(-1)
+        del log_q
     if target_probs is not None:
         rows = target_probs.shape[-1]
         first = top.to(target_probs.device)
-        known = target_probs.gather(-1, first.clamp(max=rows - 1)[..., None])[..., 0]
-        found["target_prob_of_top"] = known.masked_fill(first >= rows, 0.0)
+        chance = target_probs.gather(-1, first.clamp(max=rows - 1)[..., None])[..., 0]
+        found["target_prob_of_top"] = chance.masked_fill(first >= rows, 0.0)
     return {name: _on_cpu(value) for name, value in found.items()}
 
 

@@ -19,6 +19,7 @@ from draftpick.probe.local import (
     Reading,
     Sampling,
     Written,
+    check_count,
     find_device,
     generate,
     load,
@@ -161,6 +162,7 @@ class Probe:
         self._seconds: dict[str, float] = dict.fromkeys(("loading", "writing", "reading", "checking", "timing"), 0.0)
         torch = torch_here()
         device = find_device(request.device, torch)
+        check_count(request.devices, device, torch)
         self.target = self._load(request.target, device)
         self.drafts = [self._load(draft, device) for draft in request.drafts]
         self.renderer = Renderer(request.target.folder, request.thinking)
@@ -430,6 +432,8 @@ class Probe:
     def _compare_self(self) -> None:
         if not self._compared:
             return
+        given = any(prompt.response is not None for prompt in self._request.prompts)
+        hint = "; are these answers its greedy text? Name the temperature they were sampled at" if given else ""
         share = 1 - (self._disagreed + self._tied) / self._compared
         passed = 1 - self._disagreed / self._compared >= PROBE["self-acceptance"]
         self.outcome.checks.append(
@@ -437,7 +441,7 @@ class Probe:
                 "the target as its own draft",
                 passed,
                 f"accepts {share:.2%} of {self._compared} tokens; {self._tied} near-ties, "
-                f"{self._disagreed} other disagreements",
+                f"{self._disagreed} other disagreements{hint if self._disagreed else ''}",
             )
         )
 
