@@ -424,8 +424,12 @@ def _same_tuning(pair: Pair) -> bool:
 
 def bits_of(quantization: str | None, dtype: str | None) -> float | None:
     """Bits of a stored weight; names of plain formats (`fp16`, `float32`) are formats too."""
-    plain = {"fp16": 16.0, "float16": 16.0, "bfloat16": 16.0, "none": 16.0, "fp32": 32.0, "f32": 32.0, "float32": 32.0}
-    return plain.get((quantization or "").lower()) or bits_per_weight(quantization, dtype)
+    return _PLAIN_BITS.get((quantization or "").lower()) or bits_per_weight(quantization, dtype)
+
+
+_PLAIN_BITS = {
+    "fp16": 16.0, "float16": 16.0, "bfloat16": 16.0, "none": 16.0, "fp32": 32.0, "f32": 32.0, "float32": 32.0,
+}  # fmt: skip
 
 
 def logistic(value: float) -> float:

@@ -659,7 +659,8 @@ def _screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]
         return {"width": None, "color": False}
     import shutil
 
-    return {"width": shutil.get_terminal_size().columns, "color": not (no_color or os.environ.get("NO_COLOR"))}
+    plain = no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return {"width": shutil.get_terminal_size().columns, "color": not plain}
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -110,6 +110,17 @@ class Rates(NamedTuple):
     """What somebody measured in this engine with a draft that was mostly launches."""
 
 
+class Alone(NamedTuple):
+    """A target by itself in one place, at one batch size and context length: the same for all its drafts."""
+
+    load: Load
+    rates: Rates
+    verify: tuple[float, ...]
+    """Passes over 1 … 17 positions."""
+    prefill: float
+    """The pass over the prompt."""
+
+
 class Costs(NamedTuple):
     """Times of the parts of a step, in seconds, at one batch size and context length."""
 
@@ -144,35 +155,73 @@ def costs(
     context: int | None = None,
     input_len: int | None = None,
     calibration: Mapping[str, float] | None = None,
-    verify: tuple[float, ...] | None = None,
+    alone: Alone | None = None,
 ) -> Costs | None:
     """Predict the costs of a pair's step; None where the device's bandwidth or a model's shape is not known.
 
     What is not given is taken from the pair's setting. `context` is in tokens per sequence. `calibration` holds the
-    fitted numbers; those of the catalogue where none is given. `verify`: times of the target that are known already
-    (they are the same for all its drafts). Raises UsageError for a batch or context below 1.
+    fitted numbers; those of the catalogue where none is given. `alone`: what `target_alone` said of the same place.
+    Raises UsageError for a batch or context below 1.
     """
-    setting = pair.setting
-    device, engine = device or setting.device, engine or setting.engine
-    devices = setting.tensor_parallel_size
+    alone = alone or target_alone(
+        pair,
+        device=device,
+        engine=engine,
+        batch=batch,
+        context=context,
+        input_len=input_len,
+        calibration=calibration,
+    )
     length = context if context is not None else int(COSTS["context"])
-    for name, value in (("batch", batch), ("context", length)):
-        if value < 1:
-            raise UsageError(f"{name} is {value}", f"{name} is at least 1")
-    known: Mapping[str, float] = calibration if calibration is not None else fitted()["cost"]
-    rates = rates_of(device, engine, devices, known, bandwidth=setting.bandwidth)
-    ours = load(pair.target, setting.quantization, length, setting.dtype, setting.kv_cache_dtype)
     theirs = _draft_load(pair, length)
-    if rates is None or ours is None or theirs is None:
+    if alone is None or theirs is None:
         return None
-    drafting = rates
-    if devices > 1 and (alone := draft_tensor_parallel_size(pair)) != devices:
-        drafting = rates_of(device, engine, alone, known, bandwidth=setting.bandwidth) or rates
+    drafting, devices = alone.rates, pair.setting.tensor_parallel_size
+    if devices > 1 and (fewer := draft_tensor_parallel_size(pair)) != devices:
+        drafting = _rates(pair, device, engine, fewer, calibration) or drafting
     if pair.draft is not None:
         # What a layer costs more inside a graph it does not cost again outside of one.
         drafting = drafting._replace(launch=max(drafting.draft_launch, drafting.launch * theirs.captured))
         theirs = theirs._replace(captured=1.0)
-    return _costs(pair, ours, theirs, rates, drafting, batch, input_len or length, verify)
+    return _costs(pair, alone, theirs, drafting, batch, input_len or length)
+
+
+def target_alone(
+    pair: Pair,
+    *,
+    device: Device | None = None,
+    engine: Engine | None = None,
+    batch: int = 1,
+    context: int | None = None,
+    input_len: int | None = None,
+    calibration: Mapping[str, float] | None = None,
+) -> Alone | None:
+    """What the target of a pair costs without a draft, told as `costs` is; None where its shape or the bandwidth is not
+    known.
+    """
+    setting = pair.setting
+    length = context if context is not None else int(COSTS["context"])
+    for name, value in (("batch", batch), ("context", length)):
+        if value < 1:
+            raise UsageError(f"{name} is {value}", f"{name} is at least 1")
+    rates = _rates(pair, device, engine, setting.tensor_parallel_size, calibration)
+    ours = load(pair.target, setting.quantization, length, setting.dtype, setting.kv_cache_dtype)
+    if rates is None or ours is None:
+        return None
+    verify = tuple(pass_time(ours, rates, m, batch) + rates.per_token for m in range(1, MAX_POSITIONS + 1))
+    return Alone(ours, rates, verify, prefill_time(ours, rates, input_len or length))
+
+
+def _rates(
+    pair: Pair,
+    device: Device | None,
+    engine: Engine | None,
+    devices: int,
+    calibration: Mapping[str, float] | None,
+) -> Rates | None:
+    setting = pair.setting
+    known: Mapping[str, float] = calibration if calibration is not None else fitted()["cost"]
+    return rates_of(device or setting.device, engine or setting.engine, devices, known, bandwidth=setting.bandwidth)
 
 
 def load(
@@ -368,23 +417,12 @@ def prefill_time(load: Load, rates: Rates, tokens: int) -> float:
     return busy + launch_time(load, rates) + load.layers * rates.all_reduce
 
 
-def _costs(
-    pair: Pair,
-    ours: Load,
-    theirs: Load,
-    rates: Rates,
-    drafting: Rates,
-    batch: int,
-    prompt: int,
-    verify: tuple[float, ...] | None,
-) -> Costs:
-    """`rates` are those of the target's devices, `drafting` those of the draft's."""
-    if verify is None:
-        verify = tuple(pass_time(ours, rates, m, batch) + rates.per_token for m in range(1, MAX_POSITIONS + 1))
+def _costs(pair: Pair, alone: Alone, theirs: Load, drafting: Rates, batch: int, prompt: int) -> Costs:
+    """`theirs` is what the draft reads, `drafting` what its devices give."""
+    ours, rates, verify, prefill = alone
     notes = []
     if not ours.kv_bytes:
         notes.append("the target's KV cache is left out: its shape is not known")
-    prefill = prefill_time(ours, rates, prompt)
     if theirs.layers == 0:
         return Costs(verify[0], 0.0, 0.0, verify, rates.per_step, 0.0, 0.0, notes=tuple(notes), prefill=prefill)
     one = pass_time(theirs, drafting, 1, batch)

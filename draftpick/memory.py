@@ -806,7 +806,8 @@ def _fewest_devices(plan: _Plan) -> int | None:
         return None
     device = plan.pair.setting.device
     alone = device is not None and device.devices_per_node == 1
-    whole = _load(plan, 1).target_weights or 0
+    undivided = _load(plan, 1)
+    whole = (undivided.target_weights or 0) + (undivided.draft_weights or 0)
     for devices in range(1, 2 if alone else int(MEMORY["max-devices"]) + 1):
         divides = splits(plan.pair, devices)
         if divides is None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, PRIORS
-from draftpick.cost import MAX_POSITIONS, Costs, costs, step_time
+from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target_alone
 from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Engine, Pair, Setting
@@ -71,7 +71,7 @@ class Predictor:
         self._target = target
         self._setting = setting
         self._places = Places(target, setting, catalog)
-        self._verify: dict[tuple[str, int, int], tuple[float, ...]] = {}
+        self._alone: dict[tuple[str, int, int], Alone | None] = {}
 
     def predict(self, pair: Pair, engine: str) -> Prediction | None:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
@@ -186,14 +186,14 @@ class Predictor:
         return schedule_by(k_at, most)
 
     def _costs(self, placed: Pair, place: Place, batch: int) -> Costs | None:
+        setting, context = self._setting, _context(self._setting)
         key = (place.engine.key, place.devices, batch)
-        setting = self._setting
-        found = costs(
-            placed, batch=batch, context=_context(setting), input_len=setting.input_len, verify=self._verify.get(key)
-        )
-        if found is not None:
-            self._verify[key] = found.verify
-        return found
+        if key not in self._alone:
+            self._alone[key] = target_alone(placed, batch=batch, context=context, input_len=setting.input_len)
+        alone = self._alone[key]
+        if alone is None:
+            return None
+        return costs(placed, batch=batch, context=context, input_len=setting.input_len, alone=alone)
 
     def _end_to_end(self, parts: Costs, gain: float, k: int) -> EndToEnd | None:
         """(P + N·t) / (P + P_draft + N·t / speed-up); see speedup.end_to_end, which takes a fixed length."""

@@ -46,10 +46,12 @@ if __name__ == "__main__":
     app()
 '''
 JUDGE_ALL = """
+import gc
 import time
 from draftpick.advice import recommend
 from draftpick.catalog import load
 from draftpick.pair import Setting
+gc.disable()  # as the command does
 catalog = load()
 target = catalog.find("{target}")
 best = None

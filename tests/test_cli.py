@@ -507,9 +507,8 @@ def on_a_terminal(columns: int, *arguments: str, **variables: str) -> str:
     """What a terminal of this width is sent."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen(
-        command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm", **variables)
-    )
+    around = environment(**{"TERM": "xterm", **variables})
+    process = subprocess.Popen(command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=around)
     os.close(theirs)
     sent = b""
     try:
@@ -531,7 +530,11 @@ def test_a_terminal_gets_colours_and_lines_that_fit(columns: int) -> None:
     assert ESCAPE not in plain
 
 
-@pytest.mark.parametrize(("more", "variables"), [(["--no-color"], {}), ([], {"NO_COLOR": "1"})], ids=["option", "env"])
+@pytest.mark.parametrize(
+    ("more", "variables"),
+    [(["--no-color"], {}), ([], {"NO_COLOR": "1"}), ([], {"TERM": "dumb"})],
+    ids=["option", "env", "dumb"],
+)
 def test_colours_can_be_left_out(more: list[str], variables: dict[str, str]) -> None:
     assert ESCAPE not in on_a_terminal(80, "check", TARGET, DRAFT, *more, **variables)
 

@@ -151,11 +151,10 @@ class ModelProfile(NamedTuple):
         A tied matrix is read once, as lm_head; an untied input embedding costs one row, that is nothing.
         """
         touched = self.params_active or self.params_text or self.params_total
-        if touched is None:
-            return None
-        if self.tie_word_embeddings is False and self.embedding_params is not None:
-            return max(touched - self.embedding_params, 1)
-        return touched
+        if touched is None or self.tie_word_embeddings is not False:
+            return touched
+        embedding = self.embedding_params
+        return max(touched - embedding, 1) if embedding is not None else touched
 
     def with_changes(self, **changes: object) -> "ModelProfile":
         """A copy with some fields replaced."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Pair
 
@@ -12,7 +14,10 @@ _BITS = (
     ("fp8", 8.0), ("w8", 8.0), ("float8", 8.0), ("awq", 4.0), ("gptq", 4.0), ("1.58", 2.0), ("f16", 16.0),
 )  # fmt: skip
 
+_PLAIN_BITS = {"bfloat16": 16.0, "float16": 16.0, "float32": 32.0}
 
+
+@lru_cache(maxsize=1024)
 def count(parameters: float) -> str:
     """A number of parameters as people say it: 68M, 7.6B, 1.04T."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
@@ -52,13 +57,13 @@ def bytes_read(model: ModelProfile, quantization: str | None = None) -> float | 
 
 def bits_per_weight(quantization: str | None, dtype: str | None) -> float | None:
     """Bits that one stored weight takes, scales left out; None where neither format is known."""
-    if quantization is None:
-        return {"bfloat16": 16.0, "float16": 16.0, "float32": 32.0}.get(dtype or "")
+    return _PLAIN_BITS.get(dtype or "") if quantization is None else _quantized_bits(quantization)
+
+
+@lru_cache(maxsize=256)
+def _quantized_bits(quantization: str) -> float | None:
     name = quantization.lower()
-    for mark, bits in _BITS:
-        if mark in name:
-            return bits
-    return None
+    return next((bits for mark, bits in _BITS if mark in name), None)
 
 
 def quoted(text: str) -> str:
