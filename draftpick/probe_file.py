@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -202,8 +203,8 @@ class ProbeFile(_Record):
     kind: Literal["probe"]
     tool: dict[str, str]
     created: str
-    duration_s: float
-    seconds: dict[str, float]
+    duration_s: Spent
+    seconds: dict[str, Spent]
     target: ModelRecord
     models: dict[str, ModelRecord]
     """The drafts, by id."""
@@ -277,7 +278,7 @@ def trace_of(probe: ProbeFile, path: Path) -> Path | None:
     if name.is_absolute() or ".." in name.parts:
         raise InvalidFile(f"{path}: the trace {str(name)!r:.80} lies elsewhere", "keep the trace beside the probe file")
     trace = path.parent / name
-    if not trace.is_file():
+    if not os.path.isfile(trace):  # unlike Path.is_file, no error for a name that is too long
         return None
     if sha256(trace) != probe.trace.sha256:
         raise InvalidFile(

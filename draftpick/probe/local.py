@@ -7,6 +7,7 @@ and no code of a model is run. Logits never leave this module whole: each piece 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -319,11 +320,11 @@ def missing_shards(folder: Path) -> list[str]:
     names = read_json(index, _INDEX_BYTES).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise InvalidFile(f"{index}: weight_map names no files", "download it again")
-    return sorted(name for name in set(names.values()) if not (folder / name).is_file())
+    return sorted(name for name in set(names.values()) if not os.path.isfile(folder / name))
 
 
 def _check_weights(folder: Path, id: str) -> None:
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     if any(name.endswith(".safetensors") for name in names):
         if missing := missing_shards(folder):
             raise NotResolvable(

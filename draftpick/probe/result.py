@@ -84,7 +84,7 @@ class Measured:
     @property
     def lengths(self) -> list[Interval]:
         """τ with its interval for k = 0 … k_max."""
-        found = (self.by_k[k].mean_acceptance_length(self.level) for k in range(self.k_max + 1))
+        found = (one.mean_acceptance_length(self.level) for one in self.by_k.values())
         return [length for length in found if length is not None]
 
     def plan(self, times: StepTimes, *, k: int | None = None, spread: Sequence[float] = (0.0,)) -> Plan | None:
@@ -272,7 +272,7 @@ def reason_to_stop(
 
 def _is_clear(found: Sequence[Measured], costs: Mapping[str, Priced], num_prompts: int) -> bool:
     """Whether to speculate is decided, and no other draft may be clearly better than the one chosen."""
-    plans = [(one, one.priced(costs[one.draft])) for one in found if one.draft in costs]
+    plans = [(one, one.priced(costs[one.draft]) if one.draft in costs else None) for one in found]
     known = [(one, plan) for one, plan in plans if plan is not None]
     if not known or len(known) < len(plans):
         return False

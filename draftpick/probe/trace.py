@@ -144,20 +144,26 @@ class Writer:
         try:
             # Nothing that is there is ever overwritten: a name typed wrongly must not cost an old trace.
             self._file: BinaryIO = open(path, "xb" if self._new else "r+b", buffering=0)  # noqa: SIM115
-            if keep is not None:
-                self._file.seek(keep.size)
-                self._file.truncate()
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise self._cannot(error) from None
-        if self._new:
-            try:
+        try:
+            if keep is not None:
+                self._go_on(keep)
+            else:
                 self._write({"draftpick_trace": VERSION, **header})
-            except BaseException:
-                # A file without a header would stand in the way of the next try.
-                self._file.close()
+        except BaseException:
+            self._file.close()
+            if self._new:  # a file without a header would stand in the way of the next try
                 path.unlink(missing_ok=True)
-                raise
-            self._new = False
+            raise
+        self._new = False
+
+    def _go_on(self, keep: TraceFile) -> None:
+        try:
+            self._file.seek(keep.size)
+            self._file.truncate()
+        except OSError as error:
+            raise self._cannot(error) from None
 
     def __enter__(self) -> Writer:
         return self
@@ -181,6 +187,7 @@ class Writer:
                 os.fsync(self._file.fileno())
             except OSError:
                 self._file.truncate(start)
+                self._file.seek(start)
                 raise
         except OSError as error:
             raise self._cannot(error) from None

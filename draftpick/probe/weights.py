@@ -40,7 +40,9 @@ def obtainable(profile: ModelProfile, *, offline: bool) -> bool:
 
 def _has_weights(folder: Path) -> bool:
     try:
-        return any(path.suffix == ".safetensors" for path in folder.iterdir()) and not missing_shards(folder)
+        return any(
+            path.suffix == ".safetensors" and path.is_file() for path in folder.iterdir()
+        ) and not missing_shards(folder)
     except OSError:
         return False
 

@@ -1,0 +1,301 @@
+"""Probe files: what was written is read, and what is no probe is told by its field."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftpick import probe_file
+from draftpick.errors import DraftpickError, InvalidFile, UsageError
+from draftpick.models.profile import Experts, Lineage, ModelProfile
+from draftpick.probe_file import ProbeFile, read_costs, read_probe, record_of, sha256, to_text, trace_of
+
+LAW = settings(deadline=None, derandomize=True, max_examples=60)
+TARGET = ModelProfile(
+    "acme/target", "folder", "/models/target", params_text=1000, lineage=Lineage(base_model="acme/base"),
+    experts=Experts(8, 2),
+)  # fmt: skip
+DRAFT = ModelProfile("acme/draft", "cache", "/models/draft", "a" * 40, vocab_size=64)
+RATE = {"value": 0.7, "low": 0.6, "high": 0.8, "level": 0.95}
+K = {
+    "k": 1, "mean_acceptance_length": 1.7, "mean_acceptance_length_low": 1.6, "mean_acceptance_length_high": 1.8,
+    "visible_length": 1.65, "draft_acceptance_rate": 0.7, "conditional_rate": 0.7, "num_drafts": 100.5,
+    "num_draft_tokens": 100.5, "num_accepted_tokens": 70.2, "num_accepted_tokens_per_pos": [70.2],
+    "acceptance_histogram": [30.3, 70.2], "speedup": RATE,
+}  # fmt: skip
+COSTS = {
+    "source": "measured", "software": "transformers", "num_seqs": 1, "context": 64, "target_ms": 10.0,
+    "draft_first_ms": 1.0, "draft_ms": 1.0, "verify_ms": [10.0, 11.0], "overhead_ms": 0.1, "c": 0.1,
+    "passes": {"target_ms": [10.0]}, "software_adds": {"per_step": 0.1}, "ttft_overhead_ms": 5.0, "prefill_ms": 20.0,
+    "spread": 0.05, "checked": [{"k": 1, "predicted": 1.5, "measured": 1.4}],
+}  # fmt: skip
+PLAIN: dict[str, Any] = {
+    "schema_version": "1",
+    "kind": "probe",
+    "tool": {"name": "draftpick", "version": "1"},
+    "created": "2026-11-30T00:00:00+00:00",
+    "duration_s": 12.5,
+    "seconds": {"loading": 1.0},
+    "target": record_of(TARGET._replace(path=None)).model_dump(mode="json"),
+    "models": {"acme/draft": record_of(DRAFT._replace(path=None)).model_dump(mode="json")},
+    "identities": {"acme/target": {"weights": "aa", "revision": None}},
+    "relations": {"acme/draft": {"kind": "identical", "verified": True, "reason": "all ids"}},
+    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2},
+    "software": {"torch": "2"},
+    "dtype": "float32",
+    "sampling": {"temperatures": [0.0], "top_k": 0},
+    "prompts": {"source": "embedded", "digest": "d", "num": 16},
+    "engine": "transformers",
+    "trace": {"path": "trace.jsonl", "sha256": hashlib.sha256(b"trace").hexdigest()},
+    "num_prompts": 16,
+    "num_tokens": 2000,
+    "stopped_by": "all prompts were used",
+    "decision": {
+        "action": "speculate", "method": "draft_model", "draft": "acme/draft", "num_spec_tokens": 1, "speedup": RATE,
+        "evidence": "measured", "sentence": "Use it.", "more_prompts": None,
+    },
+    "drafts": [
+        {
+            "draft": "acme/draft", "method": "draft_model", "temperature": 0.0, "proposal": "the draft's first choice",
+            "acceptance_rate": RATE, "by_k": [K], "position_rates": {"marginal": [0.7], "conditional": [None]},
+            "by_domain": {"chat": {"acceptance_rate": RATE, "num_prompts": 16}},
+            "other_proposals": [{"proposal": "x", "acceptance_rate": RATE, "mean_acceptance_lengths": [1.7]}],
+            "num_prompts": 16, "num_tokens": 2000, "stopped_by": "x", "doubts": ["one"], "costs": [COSTS],
+            "plan": {"num_spec_tokens": 1, "mean_acceptance_length": 1.7, "speedup": RATE},
+        }
+    ],
+    "draft_free": [
+        {
+            "method": "ngram", "temperature": 0.0, "num_spec_tokens": 2, "mean_acceptance_length": 1.2,
+            "draft_acceptance_rate": 0.5, "speedup": RATE,
+        }
+    ],
+    "translated": [{"draft": "acme/x", "method": "uag", "num_prompts": 8, "by_k": [{"k": 1.0, "speedup": 0.9}]}],
+    "checks": [{"name": "the target as its own draft", "passed": True, "detail": "100 %"}],
+    "doubts": ["two"],
+    "peak_bytes": None,
+}  # fmt: skip
+
+
+def changed(value: Any, *where: str | int, remove: bool = False) -> bytes:
+    """The document with one value changed, or taken out."""
+    whole = json.loads(json.dumps(PLAIN))
+    inside: Any = whole
+    for part in where[:-1]:
+        inside = inside[part]
+    if remove:
+        del inside[where[-1]]
+    else:
+        inside[where[-1]] = value
+    return json.dumps(whole).encode()
+
+
+def placed(folder: Path, content: bytes) -> Path:
+    path = folder / "probe.json"
+    path.write_bytes(content)
+    return path
+
+
+# ---------------------------------------------------------------------- round trip
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    probe = ProbeFile.model_validate(PLAIN)
+    found = read_probe(placed(tmp_path, to_text(probe).encode()))
+    assert found == probe
+    assert {name: value for name, value in found.plain().items() if name in PLAIN} == PLAIN
+
+
+def test_its_models_are_profiles_again(tmp_path: Path) -> None:
+    probe = read_probe(placed(tmp_path, json.dumps(PLAIN).encode()))
+    for profile in (TARGET, DRAFT):
+        found = probe.profile(profile.id)
+        assert (found.id, found.params_text, found.experts, found.vocab_size, found.lineage, found.revision) == (
+            profile.id, profile.params_text, profile.experts, profile.vocab_size, profile.lineage, profile.revision
+        )  # fmt: skip
+        assert found.path is None
+
+
+def test_more_keys_of_a_newer_draftpick_are_passed_over(tmp_path: Path) -> None:
+    newer = {**PLAIN, "new": {"deep": [1]}, "decision": {**PLAIN["decision"], "new": 1}}
+    assert read_probe(placed(tmp_path, json.dumps(newer).encode())) == ProbeFile.model_validate(PLAIN)
+
+
+def test_what_is_not_finite_is_no_figure() -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="finite"):
+            probe_file.IntervalRecord(value=1.0, low=0.0, high=value, level=0.95)
+
+
+# ---------------------------------------------------------------------- broken documents
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is empty"),
+        (b"{", "is not valid JSON"),
+        (b"[]", "holds a list"),
+        (b"\xff", "is not valid JSON"),
+        (b"{}", "is no probe file"),
+        (b'{"kind": "advice"}', "is no probe file"),
+        (b'{"kind": ["probe"]}', "is no probe file"),
+        (b'{"kind": "probe"}', "its schema_version is None"),
+        (changed("2", "schema_version"), "its schema_version is '2', and this draftpick reads '1'"),
+        (changed(1, "schema_version"), "its schema_version is 1"),
+        (b'{"kind": "probe", "schema_version": "1"}', "tool: Field required"),
+        (b'{"kind":' * 100_000, "nested too deeply"),
+        (b'{"kind": "probe", "a": ' + b"9" * 1000 + b"}", "a number of 1,000 digits"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
+        (json.dumps(PLAIN).encode()[:-100], "is not valid JSON"),
+        (changed(None, "decision", remove=True), "decision: Field required"),
+        (changed("perhaps", "decision", "action"), "decision.action: "),
+        (changed(1.5, "drafts", 0, "by_k", 0, "draft_acceptance_rate"), "drafts.0.by_k.0.draft_acceptance_rate"),
+        (changed(float("nan"), "drafts", 0, "acceptance_rate", "value"), "drafts.0.acceptance_rate.value"),
+        (changed(float("inf"), "decision", "speedup", "high"), "decision.speedup.high"),
+        (changed(257, "drafts", 0, "by_k", 0, "k"), "drafts.0.by_k.0.k"),
+        (changed(-1, "drafts", 0, "plan", "num_spec_tokens"), "drafts.0.plan.num_spec_tokens"),
+        (changed([], "drafts", 0, "costs", 0, "verify_ms"), "drafts.0.costs.0.verify_ms"),
+        (changed([0.0], "drafts", 0, "costs", 0, "verify_ms"), "drafts.0.costs.0.verify_ms"),
+        (changed(-1.0, "drafts", 0, "costs", 0, "draft_ms"), "drafts.0.costs.0.draft_ms"),
+        (changed(10**200, "num_prompts"), "num_prompts"),
+        (changed(10**200, "duration_s"), "duration_s"),
+        (changed(11, "drafts", 0, "temperature"), "drafts.0.temperature"),
+        (changed("acme", "target"), "target: "),
+        (changed(-5, "target", "params_text"), "target.params_text"),
+        (changed({}, "models", "x\n" + "y" * 10_000), "models.x"),
+        (changed([1], "drafts"), "drafts.0"),
+        (changed("x", "trace"), "trace"),
+    ],
+)
+def test_a_broken_probe_is_told_by_its_field(content: bytes, said: str, tmp_path: Path) -> None:
+    path = placed(tmp_path, content)
+    with pytest.raises(InvalidFile) as caught:
+        read_probe(path)
+    error = caught.value
+    assert error.exit_code == 2
+    assert str(path) in error.message
+    assert said in error.message
+    assert error.hint
+    assert "\n" not in error.message
+    assert len(error.message) < 700
+
+
+@pytest.mark.parametrize("name", ["gone.json", "."])
+def test_what_is_no_file_is_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile):
+        read_probe(tmp_path / name)
+
+
+LEAVES = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=5)
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2))
+
+
+@given(st.sampled_from(sorted(PLAIN)), VALUES)
+@LAW
+def test_no_value_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, name: str, value: Any) -> None:
+    path = placed(tmp_path_factory.mktemp("p"), changed(value, name))
+    try:
+        found = read_probe(path)
+    except DraftpickError:
+        return
+    assert read_probe(placed(path.parent, to_text(found).encode())) == found
+
+
+# ---------------------------------------------------------------------- the trace beside it
+
+
+def probe_with(trace: Any) -> ProbeFile:
+    return ProbeFile.model_validate({**PLAIN, "trace": trace})
+
+
+def test_the_trace_beside_a_probe_belongs_to_it(tmp_path: Path) -> None:
+    path, trace = tmp_path / "probe.json", tmp_path / "trace.jsonl"
+    probe = ProbeFile.model_validate(PLAIN)
+    assert trace_of(probe, path) is None
+    trace.write_bytes(b"trace")
+    assert trace_of(probe, path) == trace
+    assert probe.trace is not None
+    assert sha256(trace) == probe.trace.sha256
+    assert trace_of(probe_with(None), path) is None
+
+
+def grown(trace: Path) -> None:
+    trace.write_bytes(b"trace\n")
+
+
+def flipped(trace: Path) -> None:
+    trace.write_bytes(b"tracf")
+
+
+def emptied(trace: Path) -> None:
+    trace.write_bytes(b"")
+
+
+@pytest.mark.parametrize("spoil", [grown, flipped, emptied])
+def test_another_trace_is_told(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    spoil(tmp_path / "trace.jsonl")
+    with pytest.raises(InvalidFile, match=r"is not the trace that .* was made from") as caught:
+        trace_of(ProbeFile.model_validate(PLAIN), tmp_path / "probe.json")
+    assert str(tmp_path / "trace.jsonl") in caught.value.message
+    assert "take the trace away" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../trace.jsonl", "a/../../b"])
+def test_a_trace_elsewhere_is_not_opened(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="lies elsewhere"):
+        trace_of(probe_with({"path": name, "sha256": "x"}), tmp_path / "probe.json")
+
+
+@pytest.mark.parametrize("name", ["", ".", "gone", "a\0b", "x" * 5000])
+def test_a_trace_that_is_no_file_is_gone(name: str, tmp_path: Path) -> None:
+    assert trace_of(probe_with({"path": name, "sha256": "x"}), tmp_path / "probe.json") is None
+
+
+# ---------------------------------------------------------------------- given costs
+
+GIVEN: dict[str, Any] = {"target_ms": 10, "draft_ms": 1, "verify_ms": [10, 11, 12]}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"draft_first_ms": 2, "overhead_ms": 0.5, "software": "vllm"}, {"draft_ms": 0}], ids=repr
+)
+def test_given_costs_are_read(more: dict[str, Any], tmp_path: Path) -> None:
+    found = read_costs(placed(tmp_path, json.dumps({**GIVEN, **more}).encode()))
+    assert (found.target_ms, found.verify_ms) == (10, [10, 11, 12])
+    assert found.draft_first_ms == more.get("draft_first_ms")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target_ms": 0}, "target_ms"),
+        ({"target_ms": float("nan")}, "target_ms"),
+        ({"target_ms": "fast"}, "target_ms"),
+        ({"draft_ms": -1}, "draft_ms"),
+        ({"draft_ms": float("inf")}, "draft_ms"),
+        ({"verify_ms": [10]}, "verify_ms"),
+        ({"verify_ms": 10}, "verify_ms"),
+        ({"verify_ms": [10] * 300}, "verify_ms"),
+        ({"verify_ms": [10, 0]}, "verify_ms.1"),
+        ({"verfy_ms": [10, 11]}, "verfy_ms"),
+        ({"overhead_ms": None}, "overhead_ms"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_costs_that_cannot_be_are_told(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=said) as caught:
+        read_costs(placed(tmp_path, json.dumps({**GIVEN, **changes}).encode()))
+    assert "verify_ms" in caught.value.hint
+
+
+def test_costs_that_contradict_themselves_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"verify_ms begins with 11\.0, target_ms is 10\.0"):
+        read_costs(placed(tmp_path, json.dumps({**GIVEN, "verify_ms": [11, 12]}).encode()))
