@@ -208,7 +208,7 @@ def met_rate(own_rate: float, inputs: Mapping[str, float], coefficients: Mapping
     What any draft guesses (the rest of a word, a bracket) it still guesses; of the rest a share is left.
     """
     easy = min(own_rate, coefficients.get("easy", 0.0))
-    left = sum(coefficients.get(name, 0.0) * inputs[name] for name in ESTRANGED & inputs.keys())
+    left = sum(coefficients.get(name, 0.0) * inputs[name] for name in inputs if name in ESTRANGED)
     return easy + (own_rate - easy) * math.exp(min(left, 0.0))
 
 

@@ -401,7 +401,7 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     where = setting(
         {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
     )
-    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.probe.engine), catalog)
+    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.engine), catalog)
     answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
     _answer(answer, options)
 

@@ -29,7 +29,9 @@ class Evidence(NamedTuple):
     lengths: tuple[Interval, ...]
     """τ with its interval for k = 0, 1, …"""
     engine: str
-    """Key of the engine whose way to draft was measured, and in which the costs hold."""
+    """Key of the engine in which the costs hold."""
+    drafts_as: str
+    """Key of the engine whose way to draft was replayed."""
     device: Device
     """What it was measured on, by the name the framework gives it."""
     devices: int
@@ -106,6 +108,12 @@ def from_probe(probe: ProbeFile, temperature: float | None = None) -> dict[str, 
     return {one.draft: _evidence(probe, one) for one in probe.drafts if one.temperature == wanted}
 
 
+def engine_of(probe: ProbeFile) -> str:
+    """The engine that a probe's costs are of: passes are timed in transformers, whatever engine's drafting was asked."""
+    timed = any(record.source == "measured" for one in probe.drafts for record in one.costs)
+    return "transformers" if timed else probe.engine
+
+
 def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
     rate = one.acceptance_rate
     level = rate.level
@@ -121,7 +129,8 @@ def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
         temperature=one.temperature,
         rate=Interval(rate.value, rate.low, rate.high, rate.level),
         lengths=tuple(lengths),
-        engine=probe.engine,
+        engine=engine_of(probe),
+        drafts_as=probe.engine,
         device=Device(name, str(probe.device.get("name") or name), "measured"),
         devices=int(probe.device.get("count") or 1),
         costs={record.num_seqs: _costs(record) for record in one.costs},

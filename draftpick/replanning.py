@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from draftpick import replay
 from draftpick.advice import Advice
 from draftpick.errors import UsageError
-from draftpick.evidence import Evidence, PolicyRow, from_probe, times_of
+from draftpick.evidence import Evidence, PolicyRow, engine_of, from_probe, times_of
 from draftpick.replay import ConfidenceStop, FixedLength, HeuristicLength, Policy, RateRule, Trace, Walked
 from draftpick.speedup import StepTimes
 
@@ -102,6 +102,11 @@ class Saved(NamedTuple):
     trace: TraceFile | None
     """None where it is gone: plans then rest on the saved rates."""
 
+    @property
+    def engine(self) -> str:
+        """The engine that its costs are of."""
+        return engine_of(self.probe)
+
     def policies(self, answer: Advice, names: Sequence[str]) -> tuple[PolicyRow, ...]:
         """The rules asked for, replayed with the first draft's costs. Raises UsageError without a trace."""
         kinds = chosen(names)
@@ -116,7 +121,9 @@ class Saved(NamedTuple):
                 "put the trace back beside the probe file, or leave --policy out",
             )
         measured = best.prediction.measured
-        trace = self.trace.of(measured.draft, measured.temperature, first=1 if measured.engine == "transformers" else 2)
+        trace = self.trace.of(
+            measured.draft, measured.temperature, first=1 if measured.drafts_as == "transformers" else 2
+        )
         return tuple(policy_rows(trace, times_of(best.prediction.costs), best.prediction.plan.num_spec_tokens, kinds))
 
 

@@ -90,6 +90,7 @@ def run_best(
     heat = options["temperature"]
     given: dict[str, Any] = dict.fromkeys(_OWN_OPTIONS)
     given |= {
+        "engine": options["engine"],
         "dtype": options["dtype"],
         "workload": options["workload"],
         "tensor_parallel_size": options["tensor_parallel_size"],

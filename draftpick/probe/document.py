@@ -149,9 +149,10 @@ def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], p
 
 
 def _software_name(outcome: Outcome) -> str:
+    engine = outcome.request.engine
     if outcome.request.given_times is not None:
-        return f"{outcome.request.engine} (with the costs given)"
-    return outcome.request.engine
+        return f"{engine} (with the costs given)"
+    return engine if engine == "transformers" else f"transformers (drafting as {engine} does)"
 
 
 def _device_name(outcome: Outcome) -> str:

@@ -170,6 +170,7 @@ class Probe:
         self.outcome = Outcome(request, [], eos, device, self.target.dtype, seconds=self._seconds)
         self._batches = Batches(request.batch_size)
         self._disagreed = self._tied = self._compared = 0
+        self._resumed = 0
 
     def _load(self, files: ModelFiles, device: str) -> LocalModel:
         request = self._request
@@ -191,6 +192,7 @@ class Probe:
         kept = self._kept(header)
         outcome.header = header
         outcome.rows = list(kept.rows) if kept is not None else []
+        self._resumed = outcome.num_prompts
         with Writer(request.trace, header, keep=kept) as writer:
             try:
                 self._measure(writer)
@@ -237,9 +239,9 @@ class Probe:
     def _measure(self, writer: Writer) -> None:
         outcome, request = self.outcome, self._request
         todo = self._todo()
-        begun = time.monotonic()
+        total, begun = outcome.num_prompts + len(todo), time.monotonic()
         for part in _parts(todo, request.batch_size):
-            reason = self._reason(begun, len(todo))
+            reason = self._reason(begun)
             if reason is not None:
                 outcome.stopped_by = reason
                 break
@@ -248,10 +250,10 @@ class Probe:
             outcome.rows += rows
             if request.times_passes and not outcome.costs:
                 self._time()
-            self._tell(len(todo), time.monotonic() - begun)
+            self._tell(total, time.monotonic() - begun)
         if request.times_passes and not outcome.costs and outcome.rows:
             self._time()
-        outcome.stopped_by = outcome.stopped_by or self._reason(begun, len(todo)) or "all prompts were used"
+        outcome.stopped_by = outcome.stopped_by or self._reason(begun) or "all prompts were used"
         self._compare_self()
         if outcome.costs:
             self._look_for_drift()
@@ -275,7 +277,7 @@ class Probe:
         limit = request.budget.most_prompts
         return [(prompt, ids) for prompt, ids in fitting[:limit] if prompt.digest not in done]
 
-    def _reason(self, begun: float, remaining: int) -> str | None:
+    def _reason(self, begun: float) -> str | None:
         outcome, request = self.outcome, self._request
         if not outcome.rows:
             return None
@@ -468,7 +470,8 @@ class Probe:
             f"{one.rate.value:.3f} ±{(one.rate.high - one.rate.low) / 2:.3f}"
             for one in found
         )
-        left = seconds / max(done, 1) * max(total - done, 0)
+        new = max(done - self._resumed, 1)
+        left = seconds / new * (total - done)
         self._say(f"{done} of at most {total} prompts, acceptance {rates}; at most {left:.0f} s left")
 
     def _clock(self, name: str) -> _Clock:
