@@ -109,7 +109,7 @@ def from_probe(probe: ProbeFile, temperature: float | None = None) -> dict[str, 
 
 
 def engine_of(probe: ProbeFile) -> str:
-    """The engine that a probe's costs are of: passes are timed in transformers, whatever engine's drafting was asked."""
+    """The engine that a probe's costs are of: transformers where passes were timed, whosever drafting was replayed."""
     timed = any(record.source == "measured" for one in probe.drafts for record in one.costs)
     return "transformers" if timed else probe.engine
 

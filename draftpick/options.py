@@ -598,8 +598,8 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
 
 
 def measured_place(where: Setting, catalog: Catalog, engine: str = "transformers") -> Setting:
-    """A setting for what was measured: where nobody named an engine or a device, the engine that was measured."""
-    if where.engine is not None or where.device is not None:
+    """A setting for what was measured: the engine that was measured, where nobody named another place or a load."""
+    if where.engine is not None or where.device is not None or (where.max_num_seqs or 1) > 1:
         return where
     return where._replace(engine=catalog.engine(engine))
 

@@ -169,7 +169,7 @@ class Predictor:
             return ()
         placed = found.pair
         if found.evidence == "measured":
-            return ()  # steps were timed at some batch sizes only
+            return ()  # steps were timed with some numbers of sequences only
 
         def k_at(batch: int) -> int:
             parts = self._costs(placed, found.place, batch)

@@ -43,6 +43,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A probe with costs, both temperatures and every check."""
     folder = tmp_path_factory.mktemp("measured")
     options = ("--temperature", "0", "--temperature", "0.8", "-k", "4", "--verify", "2", "--exit-zero")
+    options += ("--timed-batch", "4")
     answer = probe(folder, *options, costs="measured")
     assert answer.exit_code == 0, answer.stderr
     return folder / "probe.json"
@@ -86,7 +87,8 @@ def test_self_checks_pass_on_a_sound_pair(measured: Path) -> None:
 
 
 def test_costs_are_those_of_the_software_that_ran(measured: Path) -> None:
-    (costs,) = document(measured)["drafts"][0]["costs"]
+    costs, loaded = document(measured)["drafts"][0]["costs"]
+    assert (costs["num_seqs"], loaded["num_seqs"]) == (1, 4)
     assert costs["software"].startswith("transformers ")
     assert len(costs["verify_ms"]) == 5
     assert costs["verify_ms"] == sorted(costs["verify_ms"])
@@ -189,6 +191,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     ("options", "evidence", "engine"),
     [
         ((), "measured", "transformers"),
+        (("--max-num-seqs", "3"), "roofline", None),
         (("--device", "atlas-800i-a2-64g"), "roofline", None),
         (("--engine", "vllm", "--device", "h100"), "roofline", "vllm"),
         (("--engine", "vllm-ascend", "--max-num-seqs", "16"), "roofline", "vllm-ascend"),

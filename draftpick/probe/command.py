@@ -50,7 +50,8 @@ def run(
         k_max=options["num_speculative_tokens"] or 8,
         max_new_tokens=options["max_new_tokens"] or int(PROBE["max-new-tokens"]),
         batch_size=options["batch_size"] or int(PROBE["batch-size"]),
-        timed_batches=_several(options["timed_batch"], 1),
+        # One sequence is always timed: the software's own speculative runs know no batches.
+        timed_batches=tuple(sorted({1, *_several(options["timed_batch"], 1)})),
         context=options["context"],
         device=options["device"],
         devices=options["tensor_parallel_size"] or 1,
@@ -95,6 +96,7 @@ def run_best(
         "workload": options["workload"],
         "tensor_parallel_size": options["tensor_parallel_size"],
         "temperature": [heat] if heat is not None else None,
+        "timed_batch": options["max_num_seqs"],
         "output": output,
         "resume": True,
     }
