@@ -276,7 +276,7 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
         shaky = sum(spread > PROBE["unstable"] for spread in spreads)
         if shaky:
             said.append(
-                f"unstable timings at {passes.batch} sequences: {shaky} of {len(spreads)} kinds of passes spread by up "
+                f"unstable timings with {passes.batch} at once: {shaky} of {len(spreads)} kinds of passes spread by up "
                 f"to {max(spreads):.0%} between their quartiles; is the machine busy?"
             )
     for k, predicted, seen in costs.checked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, KRecord, ProbeFile
+from draftpick.probe_file import CheckRecord, CostRecord, DraftRecord, IntervalRecord, KRecord, ProbeFile
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
 from draftpick.report.markdown import cell
 from draftpick.report.text import json_text, printable
@@ -40,14 +40,14 @@ def _parts(probe: ProbeFile) -> Iterable[Line | Grid]:
         yield Line("")
         yield Line(printable(title), "dim")
         shown: list[Row] = [[Cell(printable(one)) for one in row] for row in rows]
-        numbers = frozenset(place for place in range(1, len(header)) if header[place] not in _TEXTS)
-        yield Grid(header, shown, right=numbers, wraps=frozenset({len(header) - 1}) - numbers or frozenset({0}))
+        texts = frozenset(place for place, name in enumerate(header) if place == 0 or name in _TEXTS)
+        yield Grid(header, shown, right=frozenset(range(len(header))) - texts, wraps=texts)
     yield Line("")
     for line, warning in _lines(probe):
         yield Line(printable(line), "yellow" if warning else "dim")
 
 
-_TEXTS = frozenset({"passed", "what was seen", "proposed by"})
+_TEXTS = frozenset({"what was seen", "proposed by"})
 
 
 def _tables(probe: ProbeFile) -> Iterable[Table]:
@@ -112,11 +112,23 @@ def _tables(probe: ProbeFile) -> Iterable[Table]:
         yield (
             "Self-checks",
             ("check", "passed", "what was seen"),
-            [[check.name, "yes" if check.passed else "NO", check.detail] for check in probe.checks],
+            [_checked(name, [one for one in probe.checks if one.name == name]) for name in _names(probe.checks)],
         )
 
 
-_K_HEADER = ("k", "tokens per step", "speed-up", "accepted of drafted", "at position k, of all", "of those reached")
+def _names(checks: Sequence[CheckRecord]) -> Iterable[str]:
+    return dict.fromkeys(check.name for check in checks)
+
+
+def _checked(name: str, checks: Sequence[CheckRecord]) -> list[str]:
+    """Checks of one kind in a row; where some failed, what they saw."""
+    failed = [check for check in checks if not check.passed]
+    passed = f"{len(checks) - len(failed)} of {len(checks)}"
+    return [name, passed, "; ".join(check.detail for check in failed or checks)]
+
+
+# accepted: of the drafted tokens; at the kth: marginal rate of that position; if reached: conditional rate.
+_K_HEADER = ("k", "tokens per step", "speed-up", "accepted", "at the kth", "if reached")
 
 
 def _k_row(row: KRecord, one: DraftRecord) -> list[str]:
@@ -155,9 +167,9 @@ def _speed(row: KRecord) -> float:
 def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
     """What stands below the tables, and for each line whether it is a warning."""
     for doubt in probe.doubts:
-        yield f"Doubtful: {doubt}.", True
+        yield f"Doubtful: {_ended(doubt)}", True
     for one in probe.drafts:
-        yield from ((f"Doubtful, {one.draft}: {doubt}.", True) for doubt in one.doubts)
+        yield from ((f"Doubtful, {one.draft}: {_ended(doubt)}", True) for doubt in one.doubts)
     yield f"Stopped because {probe.stopped_by}; intervals of a run that looks before it stops are nominal.", False
     for one in probe.drafts[:1]:
         yield from ((_costs(costs), False) for costs in one.costs)
@@ -195,6 +207,10 @@ def _gain(value: IntervalRecord) -> str:
 
 def _share(value: float | None) -> str:
     return f"{value:.2f}" if value is not None else "-"
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(("?", ".")) else f"{text}."
 
 
 def _proposing(name: str) -> str:
