@@ -419,10 +419,15 @@ class Stream:
         return self.read(ids[:, -1:], 1)
 
     def forget(self, positions: int) -> bool:
-        """Take the last positions back; False where this model's memory cannot."""
+        """Take the last positions back; False, and nothing is changed, where this model's memory cannot."""
+        layers = getattr(self._cache, "layers", ())
+        before = [dict(vars(layer)) for layer in layers]
         try:
             self._cache.crop(-positions)
         except (AttributeError, NotImplementedError, ValueError, RuntimeError):
+            # One kind of layer may have been cut before another refused. What is cut are views: the old ones are whole.
+            for layer, values in zip(layers, before, strict=True):
+                vars(layer).update(values)
             return False
         self._read -= positions
         return True

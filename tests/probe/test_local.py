@@ -140,6 +140,24 @@ def test_only_a_memory_of_keys_and_values_is_cut(name: str, cut: bool, models: d
         stream.read(torch.ones((stream.rows, 1), dtype=torch.int64), 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "forgets"),
+    [("llama", True), ("gpt2", True), ("gemma2", False), ("gemma3", False), ("qwen3-next", False), ("bamba", False)],
+)
+def test_positions_are_taken_back_wholly_or_not_at_all(name: str, forgets: bool, models: dict[str, LocalModel]) -> None:
+    """A window of 8 positions that is full, or a recurrent state, cannot go back."""
+    [text, other, end] = (torch.tensor([ids]) for ids in texts(20, 3, 4))
+    expected = torch.cat([text, end] if forgets else [text, other, end], dim=1)
+    with torch.inference_mode():
+        stream = Stream(models[name], torch.ones((1, 40), dtype=torch.int64))
+        stream.read_prompt(text)
+        stream.read(other, 3)
+        assert stream.forget(3) is forgets
+        found = stream.read(end, 4)[0]
+        whole = models[name].model(input_ids=expected, use_cache=False).logits[0, -4:]
+    torch.testing.assert_close(found, whole, rtol=0, atol=1e-3)
+
+
 def test_every_id_that_ends_an_answer_is_known(llama: LocalModel) -> None:
     assert llama.eos_ids == (EOS,)
     many = ended_by(local_model("llama"), 7, 3)

@@ -53,7 +53,7 @@ CONFIGS: dict[str, Callable[[int], Any]] = {
         vocab_size=rows, head_dim=8, sliding_window=8, query_pre_attn_scalar=8, layer_types=_MIXED, **_SHAPE
     ),
     "gemma3": lambda rows: transformers.Gemma3TextConfig(
-        vocab_size=rows, head_dim=8, sliding_window=8, query_pre_attn_scalar=8, layer_types=_MIXED, **_SHAPE
+        vocab_size=rows, head_dim=8, sliding_window=8, query_pre_attn_scalar=8, layer_types=_MIXED[::-1], **_SHAPE
     ),
     # a recurrent state in some layers or in all
     "qwen3-next": lambda rows: transformers.Qwen3NextConfig(
