@@ -17,6 +17,7 @@ from draftpick.probe.prompts import digest
 from draftpick.probe.result import Measured
 from draftpick.probe.run import Costs, Outcome
 from draftpick.probe.timing import Passes
+from draftpick.probe.trace import as_trace
 from draftpick.replay import Replayed
 from draftpick.speedup import Decision, Interval, Plan, StepTimes
 
@@ -245,9 +246,11 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
     records: list[probe_file.LookupRecord] = []
     request = outcome.request
     for sampling in request.samplings:
-        one = next(one for one in found if one.temperature == sampling.temperature)
-        priced = outcome.priced(one.draft)
-        for row in result.looked_up(one.trace, priced.times if priced is not None else None, request.k_max):
+        drafts = [one.draft for one in found if one.temperature == sampling.temperature]
+        priced = outcome.priced(drafts[0]) if drafts else None
+        first = result.first_position(request.engine)
+        trace = as_trace(outcome.rows, None, sampling.temperature, first=first, eos_ids=outcome.eos_ids)
+        for row in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
             assert row.length is not None, "rows without a length were left out"
             records.append(
                 probe_file.LookupRecord(
@@ -272,6 +275,10 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
 
     said = []
     for passes in costs.passes:
+        if passes.grew:
+            said.append(
+                "a model here cannot take back what it read: its passes were timed with a context that grew meanwhile"
+            )
         spreads = [one.spread for one in (*passes.target, *passes.draft)]
         shaky = sum(spread > PROBE["unstable"] for spread in spreads)
         if shaky:

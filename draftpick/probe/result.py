@@ -30,24 +30,23 @@ def proposals(temperature: float) -> tuple[Drafts, ...]:
         return (first_choice,)
     # As the columns of a trace are named, so that 0.7 squared is found at 0.49.
     heat, squared = float(f"{temperature:g}"), float(f"{temperature**2:g}")
+    twice = Drafts(
+        f"sampled at {squared:g} (transformers: the temperature acts twice)",
+        Acceptance(sampled=True, draft_temperature=squared),
+    )
     return (
         first_choice,
-        Drafts(f"sampled at {temperature:g}", Acceptance(sampled=True, draft_temperature=heat)),
-        Drafts(
-            f"sampled at {squared:g} (transformers: the temperature acts twice)",
-            Acceptance(sampled=True, draft_temperature=squared),
-        ),
-        Drafts(
-            f"sampled at {temperature:g}, block verification",
-            Acceptance(sampled=True, draft_temperature=heat, block=True),
-        ),
+        Drafts(f"sampled at {heat:g}", Acceptance(sampled=True, draft_temperature=heat)),
+        *([twice] if squared != heat else []),
+        Drafts(f"sampled at {heat:g}, block verification", Acceptance(True, heat, block=True)),
     )
 
 
 def usual(temperature: float, engine: str) -> Drafts:
     """How drafts are proposed in an engine, where nobody says otherwise."""
     known = proposals(temperature)
-    return known[2] if engine == "transformers" and temperature > 0 else known[0]
+    # The last but one: at the square of the temperature, which at 1 is the temperature.
+    return known[-2] if engine == "transformers" and temperature > 0 else known[0]
 
 
 def first_position(engine: str) -> int:

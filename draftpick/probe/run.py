@@ -261,7 +261,7 @@ class Probe:
     def _todo(self) -> list[tuple[Prompt, list[int]]]:
         """Prompts that are not in the trace yet and fit the context, with their ids."""
         request, outcome = self._request, self.outcome
-        done = {row.digest for row in outcome.rows}
+        done = {(row.prompt, row.digest) for row in outcome.rows}
         lengths = [model.max_length for model in (self.target, *self.drafts) if model.max_length is not None]
         room = min(lengths, default=1 << 30) - request.max_new_tokens
         prompts = [(prompt, self.renderer.ids(prompt)) for prompt in request.prompts]
@@ -275,7 +275,7 @@ class Probe:
         if len(fitting) < len(prompts):
             outcome.doubts.append(f"{len(prompts) - len(fitting)} prompts do not fit the context and were left out")
         limit = request.budget.most_prompts
-        return [(prompt, ids) for prompt, ids in fitting[:limit] if prompt.digest not in done]
+        return [(prompt, ids) for prompt, ids in fitting[:limit] if (prompt.id, prompt.digest) not in done]
 
     def _reason(self, begun: float) -> str | None:
         outcome, request = self.outcome, self._request

@@ -87,7 +87,9 @@ def _shares_ids(relation: Relation | None, ours: Path, theirs: Path) -> bool:
     from transformers import AutoTokenizer
 
     def vocabulary(folder: Path) -> dict[str, int]:
-        found: dict[str, int] = AutoTokenizer.from_pretrained(folder, local_files_only=True).get_vocab()
+        found: dict[str, int] = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        ).get_vocab()
         return found
 
     try:

@@ -46,6 +46,8 @@ class Passes(NamedTuple):
     """Over 1 and 2 positions: a drafted token, and the first one behind a block that was accepted whole."""
     target_prefill: Timing
     draft_prefill: Timing
+    grew: bool = False
+    """A model could not take back what it read, so its context grew from pass to pass."""
 
     @property
     def c(self) -> float:
@@ -98,12 +100,15 @@ def time_passes(
         ours, theirs = _filled(target, batch, context, k_max + 1), _filled(draft, batch, context, 2)
         jobs = [(ours.stream, m) for m in range(1, k_max + 2)] + [(theirs.stream, m) for m in (1, 2)]
         found: list[list[float]] = [[] for _ in jobs]
+        grew = False
         for _ in _rounds(seconds, WARM_UP):
             for place, (stream, positions) in enumerate(jobs):
-                found[place].append(_pass(stream, positions))
+                taken, restored = _pass(stream, positions)
+                found[place].append(taken)
+                grew = grew or not restored
         timings = [_summed(values[WARM_UP:]) for values in found]
     return Passes(
-        batch, context, tuple(timings[: k_max + 1]), tuple(timings[k_max + 1 :]), ours.prefill, theirs.prefill
+        batch, context, tuple(timings[: k_max + 1]), tuple(timings[k_max + 1 :]), ours.prefill, theirs.prefill, grew
     )
 
 
@@ -113,7 +118,7 @@ def time_token(target: LocalModel, *, batch: int, context: int) -> Timing:
 
     with torch.inference_mode():
         stream = _filled(target, batch, context, 1).stream
-        return _summed([_pass(stream, 1) for _ in _rounds(SECONDS / 10, WARM_UP)][WARM_UP:])
+        return _summed([_pass(stream, 1)[0] for _ in _rounds(SECONDS / 10, WARM_UP)][WARM_UP:])
 
 
 class _Filled(NamedTuple):
@@ -137,14 +142,14 @@ def _filled(local: LocalModel, batch: int, context: int, positions: int) -> _Fil
     return _Filled(stream, _summed(times[-1:]))
 
 
-def _pass(stream: Stream, positions: int) -> float:
+def _pass(stream: Stream, positions: int) -> tuple[float, bool]:
+    """How long a pass took, and whether the context is as before."""
     import torch
 
     ids = torch.ones((stream.rows, positions), dtype=torch.int64, device=stream.local.device)
     with _stopwatch(stream.local) as taken:
         stream.read(ids, positions)
-    stream.forget(positions)
-    return taken()
+    return taken(), stream.forget(positions)
 
 
 def _rounds(seconds: float, warm_up: int) -> Iterator[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from draftpick.probe_file import CheckRecord, CostRecord, DraftRecord, IntervalRecord, KRecord, ProbeFile
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
 from draftpick.report.markdown import cell
-from draftpick.report.text import json_text, printable
+from draftpick.report.text import ended, json_text, printable
 
 Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 """A title, a header and rows."""
@@ -167,9 +167,9 @@ def _speed(row: KRecord) -> float:
 def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
     """What stands below the tables, and for each line whether it is a warning."""
     for doubt in probe.doubts:
-        yield f"Doubtful: {_ended(doubt)}", True
+        yield f"Doubtful: {ended(doubt)}", True
     for one in probe.drafts:
-        yield from ((f"Doubtful, {one.draft}: {_ended(doubt)}", True) for doubt in one.doubts)
+        yield from ((f"Doubtful, {one.draft}: {ended(doubt)}", True) for doubt in one.doubts)
     yield f"Stopped because {probe.stopped_by}; intervals of a run that looks before it stops are nominal.", False
     for one in probe.drafts[:1]:
         yield from ((_costs(costs), False) for costs in one.costs)
@@ -207,10 +207,6 @@ def _gain(value: IntervalRecord) -> str:
 
 def _share(value: float | None) -> str:
     return f"{value:.2f}" if value is not None else "-"
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith(("?", ".")) else f"{text}."
 
 
 def _proposing(name: str) -> str:

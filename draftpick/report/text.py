@@ -113,7 +113,7 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
     if found.schedule:
         lines.append(f"num_spec_tokens by sequences at once: {schedule(found)}.")
     doubts = said.measured.doubts if said.measured is not None else ()
-    lines_of_doubt = [(f"Doubtful: {printable(doubt)}.", True) for doubt in doubts]
+    lines_of_doubt = [(f"Doubtful: {printable(ended(doubt))}", True) for doubt in doubts]
     return (
         [(line, False) for line in lines]
         + lines_of_doubt
@@ -147,6 +147,11 @@ def policies(advice: Advice) -> list[tuple[str, ...]]:
         gained = f"{value.value:.2f}× ({value.low:.2f}–{value.high:.2f})" if value is not None else "-"
         rows.append((row.name, length, f"{row.drafted:.2f}", f"{'≈' if row.estimated else ''}{gained}", row.what))
     return rows
+
+
+def ended(text: str) -> str:
+    """A clause as a sentence."""
+    return text if text.endswith(("?", ".")) else f"{text}."
 
 
 def schedule(found: Assessment) -> str:
