@@ -155,6 +155,20 @@ def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path: Path) -> None:
     assert document(parts / "probe.json")["drafts"] == document(whole / "probe.json")["drafts"]
 
 
+def test_a_run_broken_off_between_two_temperatures_is_completed(tmp_path: Path) -> None:
+    heats = ("--temperature", "0", "--temperature", "0.7", "--batch-size", "3")
+    assert probe(tmp_path, *heats).exit_code == 0
+    trace = tmp_path / "probe.trace.jsonl"
+
+    def texts() -> list[tuple[str, float, list[int]]]:
+        return sorted((row.prompt, row.temperature, list(row.tokens)) for row in traces.read(trace).rows)
+
+    whole = texts()
+    trace.write_bytes(b"".join(trace.read_bytes().splitlines(keepends=True)[: 1 + 6 + 3 + 1]))
+    assert probe(tmp_path, *heats, "--resume").exit_code == 0
+    assert texts() == whole
+
+
 def test_resuming_with_other_options_says_which(tmp_path: Path) -> None:
     assert probe(tmp_path).exit_code == 0
     answer = probe(tmp_path, "--resume", "--max-new-tokens", "32")

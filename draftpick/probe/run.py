@@ -171,6 +171,7 @@ class Probe:
         self._batches = Batches(request.batch_size)
         self._disagreed = self._tied = self._compared = 0
         self._resumed = 0
+        self._done: set[tuple[str, str, float]] = set()
 
     def _load(self, files: ModelFiles, device: str) -> LocalModel:
         request = self._request
@@ -261,7 +262,7 @@ class Probe:
     def _todo(self) -> list[tuple[Prompt, list[int]]]:
         """Prompts that are not in the trace yet and fit the context, with their ids."""
         request, outcome = self._request, self.outcome
-        done = {(row.prompt, row.digest) for row in outcome.rows}
+        self._done = {(row.prompt, row.digest, row.temperature) for row in outcome.rows}
         lengths = [model.max_length for model in (self.target, *self.drafts) if model.max_length is not None]
         room = min(lengths, default=1 << 30) - request.max_new_tokens
         prompts = [(prompt, self.renderer.ids(prompt)) for prompt in request.prompts]
@@ -275,7 +276,14 @@ class Probe:
         if len(fitting) < len(prompts):
             outcome.doubts.append(f"{len(prompts) - len(fitting)} prompts do not fit the context and were left out")
         limit = request.budget.most_prompts
-        return [(prompt, ids) for prompt, ids in fitting[:limit] if (prompt.id, prompt.digest) not in done]
+        return [
+            (prompt, ids)
+            for prompt, ids in fitting[:limit]
+            if not all(self._is_done(prompt, sampling) for sampling in request.samplings)
+        ]
+
+    def _is_done(self, prompt: Prompt, sampling: Sampling) -> bool:
+        return (prompt.id, prompt.digest, sampling.temperature) in self._done
 
     def _reason(self, begun: float) -> str | None:
         outcome, request = self.outcome, self._request
@@ -286,7 +294,13 @@ class Probe:
         return result.reason_to_stop(found, costs, outcome.num_prompts, time.monotonic() - begun, request.budget)
 
     def _rows(self, part: Sequence[tuple[Prompt, list[int]]]) -> list[Row]:
-        return [row for sampling in self._request.samplings for row in self._answers(part, sampling)]
+        rows: list[Row] = []
+        for sampling in self._request.samplings:
+            # A run that was broken off may have written a prompt at one temperature and not at the other.
+            missing = [(prompt, ids) for prompt, ids in part if not self._is_done(prompt, sampling)]
+            if missing:
+                rows += self._answers(missing, sampling)
+        return rows
 
     def _answers(self, part: Sequence[tuple[Prompt, list[int]]], sampling: Sampling) -> list[Row]:
         """The target's answers, and what the drafts make of them."""
