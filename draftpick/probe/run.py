@@ -242,7 +242,7 @@ class Probe:
         todo = self._todo()
         total, begun = outcome.num_prompts + len(todo), time.monotonic()
         for part in _parts(todo, request.batch_size):
-            reason = self._reason(begun)
+            reason = self._reason(begun, request.budget._replace(most_prompts=None))
             if reason is not None:
                 outcome.stopped_by = reason
                 break
@@ -254,7 +254,7 @@ class Probe:
             self._tell(total, time.monotonic() - begun)
         if request.times_passes and not outcome.costs and outcome.rows:
             self._time()
-        outcome.stopped_by = outcome.stopped_by or self._reason(begun) or "all prompts were used"
+        outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
         self._compare_self()
         if outcome.costs:
             self._look_for_drift()
@@ -285,13 +285,13 @@ class Probe:
     def _is_done(self, prompt: Prompt, sampling: Sampling) -> bool:
         return (prompt.id, prompt.digest, sampling.temperature) in self._done
 
-    def _reason(self, begun: float) -> str | None:
+    def _reason(self, begun: float, budget: Budget) -> str | None:
         outcome, request = self.outcome, self._request
         if not outcome.rows:
             return None
         costs = {draft.id: priced for draft in request.drafts if (priced := outcome.priced(draft.id)) is not None}
         found = outcome.measured()
-        return result.reason_to_stop(found, costs, outcome.num_prompts, time.monotonic() - begun, request.budget)
+        return result.reason_to_stop(found, costs, outcome.num_prompts, time.monotonic() - begun, budget)
 
     def _rows(self, part: Sequence[tuple[Prompt, list[int]]]) -> list[Row]:
         rows: list[Row] = []
