@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from draftpick import replay
 from draftpick.choices import PROBE
-from draftpick.probe import result, timing
+from draftpick.probe import checks, result, timing
+from draftpick.probe.checks import Check
 from draftpick.probe.local import (
     Batches,
     CannotProbe,
@@ -29,6 +29,7 @@ from draftpick.probe.local import (
     uniforms,
 )
 from draftpick.probe.prompts import Prompt, digest
+from draftpick.probe.render import Renderer
 from draftpick.probe.result import Budget, Measured
 from draftpick.probe.trace import DraftColumns, Row, TraceFile, Writer, check_same, read
 from draftpick.speedup import StepTimes
@@ -91,14 +92,6 @@ class Costs(NamedTuple):
         return math.hypot(passes, self.overhead.spread if self.overhead is not None else 0.0)
 
 
-class Check(NamedTuple):
-    """A self-check: what was compared, how it ended, and whether it passed."""
-
-    name: str
-    passed: bool
-    detail: str
-
-
 @dataclass
 class Outcome:
     """What a probe measured."""
@@ -115,6 +108,8 @@ class Outcome:
     doubts: list[str] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of loading, writing, reading, checking and timing."""
+    drift: float = 0.0
+    """By what share a plain token's time was longer at the end of the run."""
     peak_bytes: int | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
 
@@ -130,7 +125,8 @@ class Outcome:
         if found is None:
             return None
         batch = self.request.timed_batches[0]
-        return result.Priced(found.times(batch), found.spread(batch))
+        # A machine that changed its pace by so much may have done so between the passes that were compared.
+        return result.Priced(found.times(batch), math.hypot(found.spread(batch), math.log1p(self.drift)))
 
     def measured(self, level: float = result.LEVEL) -> list[Measured]:
         """Every draft at every temperature, in the way the request's engine drafts."""
@@ -169,7 +165,7 @@ class Probe:
         eos = frozenset(self.target.eos_ids)
         self.outcome = Outcome(request, [], eos, device, self.target.dtype, seconds=self._seconds)
         self._batches = Batches(request.batch_size)
-        self._disagreed = self._tied = self._compared = 0
+        self._agreement = checks.Agreement(checks.near_tie(self.target))
         self._resumed = 0
         self._done: set[tuple[str, str, float]] = set()
 
@@ -255,7 +251,9 @@ class Probe:
         if request.times_passes and not outcome.costs and outcome.rows:
             self._time()
         outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
-        self._compare_self()
+        if self._agreement.compared:
+            given = any(prompt.response is not None for prompt in request.prompts)
+            outcome.checks.append(self._agreement.check(given))
         if outcome.costs:
             self._look_for_drift()
 
@@ -289,9 +287,12 @@ class Probe:
         outcome, request = self.outcome, self._request
         if not outcome.rows:
             return None
+        seconds = time.monotonic() - begun
+        if budget.fixed:  # what was measured plays no part
+            return result.reason_to_stop((), {}, outcome.num_prompts, seconds, budget)
         costs = {draft.id: priced for draft in request.drafts if (priced := outcome.priced(draft.id)) is not None}
         found = outcome.measured()
-        return result.reason_to_stop(found, costs, outcome.num_prompts, time.monotonic() - begun, budget)
+        return result.reason_to_stop(found, costs, outcome.num_prompts, seconds, budget)
 
     def _rows(self, part: Sequence[tuple[Prompt, list[int]]]) -> list[Row]:
         rows: list[Row] = []
@@ -329,8 +330,7 @@ class Probe:
 
     def _read(self, part: Sequence[tuple[Prompt, list[int], Written]], sampling: Sampling, given: bool) -> list[Row]:
         """One pass of each draft, and of the target where its own probabilities or its agreement are wanted."""
-        checks = not self._compared
-        with_target = given or not sampling.greedy or checks
+        with_target = given or not sampling.greedy or not self._agreement.compared
         heats = (1.0,) if sampling.greedy else (sampling.temperature, sampling.temperature**2)
         readings = read_answers(
             [ids for _, ids, _ in part],
@@ -342,8 +342,7 @@ class Probe:
         )
         own = readings.pop(0) if with_target else None
         if own is not None and sampling.greedy:
-            for reading in own:
-                self._count_disagreement(reading)
+            self._agreement.add(own)
         return [
             _row(
                 prompt,
@@ -355,12 +354,6 @@ class Probe:
             )
             for place, (prompt, ids, answer) in enumerate(part)
         ]
-
-    def _count_disagreement(self, reading: Reading) -> None:
-        near = PROBE.get(f"near-tie.{self.target.dtype}", 0.0)
-        self._compared += len(reading.top)
-        self._tied += int(((reading.shortfall > 0) & (reading.shortfall <= near)).sum())
-        self._disagreed += int((reading.shortfall > near).sum())
 
     # ------------------------------------------------------------------ costs and checks
 
@@ -380,86 +373,29 @@ class Probe:
 
     def _calibrated(self, draft: LocalModel, passes: Sequence[timing.Passes]) -> Costs:
         """Costs with what the software adds, from real runs with few and many tokens, which also check the replay."""
-        rows = [row for row in self.outcome.rows if row.temperature == 0 and row.gap is not None]
-        rows = rows[: int(PROBE["check-prompts"])]
         base = next((one for one in passes if one.batch == 1), None)
-        if not rows or base is None:
+        if base is None:
             return Costs(passes, None)
+        rows = list({row.prompt: row for row in self._greedy() or self.outcome.rows}.values())
+        rows = rows[: int(PROBE["check-prompts"])]
         limit = min(int(PROBE["check-tokens"]), self._request.max_new_tokens)
-        plain, runs = self._repeated(draft, rows, limit)
-        typical = {k: found.typical for k, found in runs.items()}
-        self._check_replay(draft, rows, typical, limit)
-        overhead = timing.overhead_of(base, plain, runs[1], runs[self._request.k_max])
-        return Costs(passes, overhead, _compared(base.times(overhead), plain.typical, typical))
+        runs = checks.real_runs(self.target, draft, [row.prompt_ids for row in rows], limit, self._request.k_max)
+        if self._greedy():
+            near = checks.near_tie(self.target)
+            self.outcome.checks += checks.replay_against(draft.id, rows, runs.speculative, limit, near)
+        few, many = runs.speculative[1], runs.speculative[self._request.k_max]
+        overhead = timing.overhead_of(base, runs.plain, few, many)
+        return Costs(passes, overhead, checks.foretold(base.times(overhead), runs))
 
-    def _repeated(
-        self, draft: LocalModel, rows: Sequence[Row], limit: int
-    ) -> tuple[timing.Repeats, dict[int, timing.Repeats]]:
-        """Plain runs, and speculative ones with few and with many tokens, by turns: what disturbs one disturbs all."""
-        lengths = sorted({1, self._request.k_max})
-        plain: list[list[timing.Run]] = [[] for _ in rows]
-        runs: dict[int, list[list[timing.Run]]] = {k: [[] for _ in rows] for k in lengths}
-        for turn in range(int(PROBE["check-repeats"]) + 1):
-            for place, row in enumerate(rows):
-                found = [timing.run_plain(self.target, row.prompt_ids, limit)]
-                found += [timing.run_assisted(self.target, draft, row.prompt_ids, limit, k) for k in lengths]
-                if turn:  # the first is a warm-up
-                    plain[place].append(found[0])
-                    for k, run in zip(lengths, found[1:], strict=True):
-                        runs[k][place].append(run)
-        return timing.Repeats(plain), {k: timing.Repeats(those) for k, those in runs.items()}
-
-    def _check_replay(
-        self, draft: LocalModel, rows: Sequence[Row], runs: Mapping[int, Sequence[timing.Run]], limit: int
-    ) -> None:
-        """The replay must need as many steps as the real loop, on the same text."""
-        for k, found in runs.items():
-            for row, run in zip(rows, found, strict=True):
-                cut = _cut(row, min(limit, len(row.tokens)))
-                predicted = _steps(draft.id, cut, k)
-                same = run.tokens == list(cut.tokens)
-                passed = same and predicted == run.steps
-                detail = f"{row.prompt}, k = {k}: {run.steps} steps, replayed {predicted}"
-                if not same:
-                    detail += _where_texts_part(run.tokens, row)
-                self.outcome.checks.append(Check(f"replay against assisted generation with {draft.id}", passed, detail))
+    def _greedy(self) -> list[Row]:
+        """Answers that the target wrote here, greedily: those a real run must give again."""
+        return [row for row in self.outcome.rows if row.temperature == 0 and row.gap is not None]
 
     def verify(self, k: int) -> list[Check]:
         """transformers' own speculation with one k on the prompts that were measured, beside the replay."""
-        return [check for draft in self.drafts for check in self._verified(draft, k)]
-
-    def _verified(self, draft: LocalModel, k: int) -> Iterator[Check]:
-        rows = [row for row in self.outcome.rows if row.temperature == 0 and row.gap is not None]
-        steps = replayed = tokens = agreeing = 0
-        for number, row in enumerate(rows, start=1):
-            self._say(f"verifying with assisted generation, k = {k}: {number} of {len(rows)} prompts")
-            run = timing.run_assisted(self.target, draft, row.prompt_ids, self._request.max_new_tokens, k)
-            expected = _steps(draft.id, row, k)
-            steps, replayed, tokens = steps + run.steps, replayed + expected, tokens + len(run.tokens)
-            agreeing += run.tokens == list(row.tokens) and run.steps == expected
-        if rows:
-            yield Check(
-                f"assisted generation with {draft.id}, k = {k}",
-                agreeing == len(rows),
-                f"{tokens / steps:.3f} tokens per step on {len(rows)} prompts, replayed {tokens / replayed:.3f}; "
-                f"{agreeing} of {len(rows)} with the same text and steps",
-            )
-
-    def _compare_self(self) -> None:
-        if not self._compared:
-            return
-        given = any(prompt.response is not None for prompt in self._request.prompts)
-        hint = "; are these answers its greedy text? Name the temperature they were sampled at" if given else ""
-        share = 1 - (self._disagreed + self._tied) / self._compared
-        passed = 1 - self._disagreed / self._compared >= PROBE["self-acceptance"]
-        self.outcome.checks.append(
-            Check(
-                "the target as its own draft",
-                passed,
-                f"accepts {share:.2%} of {self._compared} tokens; {self._tied} near-ties, "
-                f"{self._disagreed} other disagreements{hint if self._disagreed else ''}",
-            )
-        )
+        rows = self._greedy()
+        limit = self._request.max_new_tokens
+        return [checks.verified(self.target, draft, rows, limit, k, self._say) for draft in self.drafts if rows]
 
     def _look_for_drift(self) -> None:
         """A machine that became slower or faster meanwhile makes speed-ups doubtful."""
@@ -469,9 +405,9 @@ class Probe:
         passes = outcome.costs[self.drafts[-1].id].passes[0]
         with self._clock("timing"):
             now = timing.time_token(self.target, batch=passes.batch, context=passes.context)
-        change = now.median / passes.target[0].median - 1
-        if abs(change) > PROBE["drift"]:
-            outcome.doubts.append(f"a plain token took {change:+.0%} at the end of the run: heat, or other load")
+        outcome.drift = now.median / passes.target[0].median - 1
+        if abs(outcome.drift) > PROBE["drift"]:
+            outcome.doubts.append(f"a plain token took {outcome.drift:+.0%} at the end of the run: heat, or other load")
 
     # ------------------------------------------------------------------ telling
 
@@ -503,42 +439,6 @@ class _Clock:
 
     def __exit__(self, *_: object) -> None:
         self._seconds[self._name] += time.perf_counter() - self._begun
-
-
-class Renderer:
-    """Turns prompts into ids as the target's own chat template says, or as plain text where it has none."""
-
-    def __init__(self, folder: Path, thinking: bool | None) -> None:
-        from transformers import AutoTokenizer
-
-        try:
-            self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except Exception as error:
-            first = (str(error).splitlines() or [type(error).__name__])[0][:300]
-            raise CannotProbe(f"{folder}: its tokenizer cannot be loaded: {first}", "look at its files") from None
-        self._options = {} if thinking is None else {"enable_thinking": thinking}
-        self.has_template = bool(getattr(self._tokenizer, "chat_template", None))
-
-    @property
-    def tokenizer(self) -> Any:
-        return self._tokenizer
-
-    def ids(self, prompt: Prompt) -> list[int]:
-        """The ids of a request, up to where the answer begins."""
-        if not self.has_template:
-            return list(self._tokenizer(prompt.text).input_ids)
-        messages = [{"role": "user", "content": prompt.text}]
-        try:
-            text = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, **self._options
-            )
-        except Exception as error:
-            raise CannotProbe(f"the target's chat template fails: {error}", "mend its tokenizer_config.json") from None
-        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
-
-    def answer_ids(self, prompt: Prompt) -> list[int]:
-        """The ids of an answer that is there already."""
-        return list(self._tokenizer(prompt.response or "", add_special_tokens=False).input_ids)
 
 
 def _parts(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
@@ -579,37 +479,6 @@ def _row(
     )
 
 
-def _steps(draft: str, row: Row, k: int) -> int:
-    """Steps that the replay predicts for one answer in transformers."""
-    trace = result.measured([row], draft, 0.0, result.usual(0.0, "transformers"), k_max=1, first=1).trace
-    return round(float(replay.replay(trace, ks=[k])[k].visible.x.sum()))
-
-
-def _cut(row: Row, size: int) -> Row:
-    """The beginning of an answer."""
-    drafts = {name: DraftColumns(columns.top[:size], columns.top_prob[:size]) for name, columns in row.drafts.items()}
-    return row._replace(tokens=row.tokens[:size], log_p=row.log_p[:size], gap=None, drafts=drafts)
-
-
-def _where_texts_part(tokens: Sequence[int], row: Row) -> str:
-    place = next((at for at, (one, other) in enumerate(zip(tokens, row.tokens, strict=False)) if one != other), None)
-    if place is None or row.gap is None:
-        return "; the texts differ in length"
-    return f"; the texts part at token {place + 1}, where the target's two best logits lie {row.gap[place]:.4f} apart"
-
-
 def _typical_context(rows: Sequence[Row]) -> int:
     lengths = sorted(len(row.prompt_ids) + len(row.tokens) // 2 for row in rows)
     return max(lengths[len(lengths) // 2], 8)
-
-
-def _compared(
-    times: StepTimes, plain: Sequence[timing.Run], runs: Mapping[int, Sequence[timing.Run]]
-) -> list[tuple[int, float, float]]:
-    """k, predicted and measured speed-up of the runs that calibrated the costs."""
-    found = []
-    without = sum(run.seconds for run in plain)
-    for k, those in runs.items():
-        tokens, steps = sum(len(run.tokens) for run in those), sum(run.steps for run in those)
-        found.append((k, tokens / steps * times.target / times.step(k), without / sum(run.seconds for run in those)))
-    return found

@@ -8,7 +8,8 @@ from draftpick import probe_file
 from draftpick.choices import PROBE
 from draftpick.probe import timing
 from draftpick.probe.local import CannotProbe, load
-from draftpick.probe.run import ModelFiles, Probe, Renderer
+from draftpick.probe.render import Renderer
+from draftpick.probe.run import ModelFiles, Probe
 
 METHOD = "universal assisted generation"
 LENGTHS = (1, 4, 8)

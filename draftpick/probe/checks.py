@@ -1,0 +1,161 @@
+"""What a probe checks itself by: the target against itself, and the replay against real speculative runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from draftpick import replay
+from draftpick.choices import PROBE
+from draftpick.probe import result
+from draftpick.probe.local import LocalModel, Reading
+from draftpick.probe.timing import Repeats, Run, run_assisted, run_plain
+from draftpick.probe.trace import DraftColumns, Row
+from draftpick.speedup import StepTimes
+
+
+class Check(NamedTuple):
+    """What was compared, whether it passed, and what was seen."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def near_tie(model: LocalModel) -> float:
+    """How near two logits may lie for their order to be a matter of rounding, in nats."""
+    return PROBE.get(f"near-tie.{model.dtype}", 0.0)
+
+
+class Agreement:
+    """Whether the target, reading its own greedy text, would have written it."""
+
+    def __init__(self, near: float) -> None:
+        self._near = near
+        self.compared = self._tied = self._disagreed = 0
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Count what the target makes of answers."""
+        for reading in readings:
+            self.compared += len(reading.top)
+            self._tied += int(((reading.shortfall > 0) & (reading.shortfall <= self._near)).sum())
+            self._disagreed += int((reading.shortfall > self._near).sum())
+
+    def check(self, given: bool) -> Check:
+        """The target as its own draft. `given`: the answers were not written here."""
+        share = 1 - (self._disagreed + self._tied) / self.compared
+        passed = 1 - self._disagreed / self.compared >= PROBE["self-acceptance"]
+        hint = "; are these answers its greedy text? Name the temperature they were sampled at" if given else ""
+        return Check(
+            "the target as its own draft",
+            passed,
+            f"accepts {share:.2%} of {self.compared} tokens; {self._tied} near-ties, {self._disagreed} other "
+            f"disagreements{hint if self._disagreed else ''}",
+        )
+
+
+# ---------------------------------------------------------------------- real runs
+
+
+class RealRuns(NamedTuple):
+    """Greedy generations of the software itself, for some prompts."""
+
+    plain: Repeats
+    speculative: Mapping[int, Repeats]
+    """By num_spec_tokens."""
+
+
+def real_runs(
+    target: LocalModel, draft: LocalModel, prompts: Sequence[Sequence[int]], limit: int, k_max: int
+) -> RealRuns:
+    """Plain runs, and speculative ones with few and with many tokens, by turns: what disturbs one disturbs all."""
+    lengths = sorted({1, k_max})
+    plain: list[list[Run]] = [[] for _ in prompts]
+    runs: dict[int, list[list[Run]]] = {k: [[] for _ in prompts] for k in lengths}
+    for turn in range(int(PROBE["check-repeats"]) + 1):
+        for place, prompt in enumerate(prompts):
+            found = [run_plain(target, prompt, limit)]
+            found += [run_assisted(target, draft, prompt, limit, k) for k in lengths]
+            if turn:  # the first is a warm-up
+                plain[place].append(found[0])
+                for k, run in zip(lengths, found[1:], strict=True):
+                    runs[k][place].append(run)
+    return RealRuns(Repeats(plain), {k: Repeats(those) for k, those in runs.items()})
+
+
+def foretold(times: StepTimes, runs: RealRuns) -> list[tuple[int, float, float]]:
+    """k, predicted and measured speed-up of the runs that calibrated the costs."""
+    found = []
+    without = sum(run.seconds for run in runs.plain.typical)
+    for k, repeats in runs.speculative.items():
+        those = repeats.typical
+        tokens, steps = sum(len(run.tokens) for run in those), sum(run.steps for run in those)
+        found.append((k, tokens / steps * times.target / times.step(k), without / sum(run.seconds for run in those)))
+    return found
+
+
+def replay_against(
+    draft: str, rows: Sequence[Row], runs: Mapping[int, Repeats], limit: int, near: float
+) -> Iterable[Check]:
+    """The replay must need as many steps as the real loop, on the same text; texts may part at a near-tie."""
+    name = f"replay against assisted generation with {draft}"
+    for k, repeats in runs.items():
+        for row, run in zip(rows, repeats.typical, strict=True):
+            cut = _cut(row, min(limit, len(row.tokens)))
+            predicted = steps(draft, cut, k)
+            detail = f"{row.prompt}, k = {k}: {run.steps} steps, replayed {predicted}"
+            parted = _parting(run.tokens, cut.tokens)
+            if parted is None:
+                yield Check(name, predicted == run.steps, detail)
+            else:
+                yield _parted(name, detail, row, parted, near)
+
+
+def _parted(name: str, detail: str, row: Row, place: int, near: float) -> Check:
+    if row.gap is None or place >= len(row.gap):
+        return Check(name, False, f"{detail}; the texts differ in length")
+    gap = row.gap[place]
+    where = f"the texts part at token {place + 1}, where the target's two best logits lie {gap:.4f} apart"
+    return Check(name, gap <= near, f"{detail}; {where}{', a near-tie' if gap <= near else ''}")
+
+
+def _parting(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Where two texts begin to differ; None where they do not."""
+    if list(one) == list(other):
+        return None
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(one), len(other)))
+
+
+def verified(
+    target: LocalModel, draft: LocalModel, rows: Sequence[Row], limit: int, k: int, say: Callable[[str], None]
+) -> Check:
+    """The software's own speculation with one k on all answers, beside the replay."""
+    real = replayed = tokens = agreeing = tied = 0
+    for number, row in enumerate(rows, start=1):
+        say(f"verifying with assisted generation, k = {k}: {number} of {len(rows)} prompts")
+        run = run_assisted(target, draft, row.prompt_ids, limit, k)
+        expected = steps(draft.id, row, k)
+        real, replayed, tokens = real + run.steps, replayed + expected, tokens + len(run.tokens)
+        parted = _parting(run.tokens, row.tokens)
+        agreeing += parted is None and run.steps == expected
+        tied += parted is not None and _parted("", "", row, parted, near_tie(target)).passed
+    ties = f", {tied} parted at near-ties" if tied else ""
+    return Check(
+        f"assisted generation with {draft.id}, k = {k}",
+        agreeing + tied == len(rows),
+        f"{tokens / real:.3f} tokens per step on {len(rows)} prompts, replayed {tokens / replayed:.3f}; "
+        f"{agreeing} of {len(rows)} with the same text and steps{ties}",
+    )
+
+
+def steps(draft: str, row: Row, k: int) -> int:
+    """Steps that the replay predicts for one answer in transformers."""
+    trace = result.measured([row], draft, 0.0, result.usual(0.0, "transformers"), k_max=1, first=1).trace
+    return round(float(replay.replay(trace, ks=[k])[k].visible.x.sum()))
+
+
+def _cut(row: Row, size: int) -> Row:
+    """The beginning of an answer."""
+    drafts = {name: DraftColumns(columns.top[:size], columns.top_prob[:size]) for name, columns in row.drafts.items()}
+    return row._replace(tokens=row.tokens[:size], log_p=row.log_p[:size], gap=None, drafts=drafts)
