@@ -323,7 +323,7 @@ def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_fil
         ),
         ttft_overhead_ms=passes.draft_prefill.median * 1e3,
         prefill_ms=passes.target_prefill.median * 1e3,
-        spread=costs.spread(passes.batch),
+        spread=outcome.spread(costs, passes.batch),
         checked=[probe_file.Checked(k=k, predicted=one, measured=two) for k, one, two in costs.checked],
     )
 

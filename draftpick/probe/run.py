@@ -125,8 +125,11 @@ class Outcome:
         if found is None:
             return None
         batch = self.request.timed_batches[0]
-        # A machine that changed its pace by so much may have done so between the passes that were compared.
-        return result.Priced(found.times(batch), math.hypot(found.spread(batch), math.log1p(self.drift)))
+        return result.Priced(found.times(batch), self.spread(found, batch))
+
+    def spread(self, costs: Costs, batch: int) -> float:
+        """Half-width of ln(step time) at 95 %, with what the machine's pace changed meanwhile."""
+        return math.hypot(costs.spread(batch), math.log1p(self.drift))
 
     def measured(self, level: float = result.LEVEL) -> list[Measured]:
         """Every draft at every temperature, in the way the request's engine drafts."""
