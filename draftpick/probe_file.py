@@ -168,6 +168,15 @@ class TranslatedRecord(_Record):
     """k, mean_acceptance_length and speedup."""
 
 
+class ComparisonRecord(_Record):
+    """The speed of one draft over that of the best, each at its best k, paired by prompt."""
+
+    draft: str
+    best: str
+    temperature: Heat
+    speedup: IntervalRecord
+
+
 class CheckRecord(_Record):
     """A self-check."""
 
@@ -225,6 +234,7 @@ class ProbeFile(_Record):
     stopped_by: str
     decision: DecisionRecord
     drafts: list[DraftRecord]
+    comparisons: list[ComparisonRecord] = []
     draft_free: list[LookupRecord] = []
     translated: list[TranslatedRecord] = []
     checks: list[CheckRecord] = []

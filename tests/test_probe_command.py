@@ -338,3 +338,17 @@ def test_an_empty_file_of_prompts_is_an_error(tmp_path: Path) -> None:
     answer = probe(tmp_path, "--prompts", str(tmp_path / "none.jsonl"))
     assert answer.exit_code == 2
     assert "no prompt in it" in answer.stderr
+
+
+def test_two_drafts_are_compared_on_the_same_prompts(tmp_path: Path) -> None:
+    (tmp_path / "costs.json").write_text('{"target_ms": 10, "draft_ms": 1, "verify_ms": [10, 10.5, 11, 11.5, 12]}')
+    answer = probe(tmp_path, TARGET, "-k", "4", "--exit-zero", costs=str(tmp_path / "costs.json"))
+    assert answer.exit_code == 0, answer.stderr
+    found = document(tmp_path / "probe.json")
+    own = next(one for one in found["drafts"] if one["draft"] == TARGET)
+    assert own["acceptance_rate"]["value"] > 0.99, "the target as its own draft"
+    assert own["acceptance_rate"]["level"] == 0.95
+    (comparison,) = found["comparisons"]
+    assert (comparison["draft"], comparison["best"]) == (DRAFT, TARGET)
+    assert comparison["speedup"]["high"] <= 1
+    assert own["plan"]["speedup"]["level"] == pytest.approx(0.975), "the best of two is named: choosing flatters"

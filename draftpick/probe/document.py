@@ -59,6 +59,7 @@ def document(
         stopped_by=outcome.stopped_by,
         decision=_decision(outcome, said, found, plans, best, unsteady),
         drafts=[_draft(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
+        comparisons=_comparisons(outcome, found, plans),
         draft_free=_draft_free(outcome, found),
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
         doubts=outcome.doubts
@@ -240,6 +241,30 @@ def _other_ways(outcome: Outcome, found: Measured) -> list[probe_file.OtherWay]:
             probe_file.OtherWay(proposal=way.name, acceptance_rate=_interval(one.rate), mean_acceptance_lengths=lengths)
         )
     return others
+
+
+def _comparisons(
+    outcome: Outcome, found: Sequence[Measured], plans: Sequence[Plan | None]
+) -> list[probe_file.ComparisonRecord]:
+    """Every draft against the fastest at its temperature."""
+    records: list[probe_file.ComparisonRecord] = []
+    costs = {one.draft: priced for one in found if (priced := outcome.priced(one.draft)) is not None}
+    for heat in dict.fromkeys(one.temperature for one in found):
+        known = [
+            (one, plan, plan.drafting.speedup)
+            for one, plan in zip(found, plans, strict=True)
+            if one.temperature == heat and plan is not None and plan.drafting is not None
+        ]
+        best = max(known, key=lambda triple: triple[2], default=None)
+        for one, plan, _ in known:
+            quotient = result.compared(one, plan, *best[:2], costs) if best is not None and one is not best[0] else None
+            if best is not None and quotient is not None:
+                records.append(
+                    probe_file.ComparisonRecord(
+                        draft=one.draft, best=best[0].draft, temperature=heat, speedup=_interval(quotient)
+                    )
+                )
+    return records
 
 
 def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.LookupRecord]:

@@ -284,17 +284,31 @@ def _is_clear(found: Sequence[Measured], costs: Mapping[str, Priced], num_prompt
 
 def _may_beat(one: Measured, plan: Plan, best: Measured, best_plan: Plan, costs: Mapping[str, Priced]) -> bool:
     """Whether, paired by prompt, a draft may be faster than the best by more than the margin."""
-    row, best_row = plan.drafting, best_plan.drafting
-    if row is None or best_row is None:
+    if plan.drafting is None or best_plan.drafting is None:
         return False
-    quotient = replay.paired_quotient(one.by_k[row.k].lengths, best.by_k[best_row.k].lengths)
+    quotient = compared(one, plan, best, best_plan, costs)
+    return quotient is None or quotient.high > 1 + MARGIN
+
+
+def compared(
+    one: Measured, plan: Plan, other: Measured, other_plan: Plan, costs: Mapping[str, Priced]
+) -> Interval | None:
+    """Speed of one draft over that of another, each at its best k, paired by prompt; None where they share none.
+
+    The costs are taken as they are: the interval is of the texts alone.
+    """
+    row, other_row = plan.drafting, other_plan.drafting
+    if row is None or other_row is None:
+        return None
+    quotient = replay.paired_quotient(one.by_k[row.k].lengths, other.by_k[other_row.k].lengths)
     if quotient is None:
-        return True
-    step, other = (
+        return None
+    step, other_step = (
         costs[which.draft].times.step(k) / costs[which.draft].times.target
-        for which, k in ((best, best_row.k), (one, row.k))
+        for which, k in ((one, row.k), (other, other_row.k))
     )
-    return quotient.high * step / other > 1 + MARGIN
+    factor = other_step / step
+    return Interval(quotient.value * factor, quotient.low * factor, quotient.high * factor, quotient.level)
 
 
 def decision(
@@ -309,11 +323,6 @@ def decision(
         return Decision("undecided", "no answer was long enough to hold a block"), None
     said = decide([plan for _, plan in known], "measured", num_prompts=num_prompts)
     return said, known[said.plan][0] if said.plan is not None else None
-
-
-def compared(one: Measured, k: int, best: Measured, best_k: int) -> Interval | None:
-    """τ of one draft over that of another, paired by prompt."""
-    return replay.paired_quotient(one.by_k[k].lengths, best.by_k[best_k].lengths)
 
 
 def spread_of(deviation: float, count: int) -> float:

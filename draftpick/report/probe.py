@@ -47,7 +47,7 @@ def _parts(probe: ProbeFile) -> Iterable[Line | Grid]:
         yield Line(printable(line), "yellow" if warning else "dim")
 
 
-_TEXTS = frozenset({"what was seen", "proposed by"})
+_TEXTS = frozenset({"what was seen", "proposed by", "best draft"})
 
 
 def _tables(probe: ProbeFile) -> Iterable[Table]:
@@ -85,6 +85,12 @@ def _tables(probe: ProbeFile) -> Iterable[Table]:
                     for other in one.other_proposals
                 ],
             )
+    if probe.comparisons:
+        yield (
+            "Speed over that of the best draft, on the same prompts",
+            ("draft", "best draft", "speed"),
+            [[one.draft, one.best, _gain(one.speedup)] for one in probe.comparisons],
+        )
     if probe.draft_free:
         yield (
             "Without a draft, at its best k",
