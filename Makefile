@@ -43,9 +43,11 @@ fix: $(BIN)/draftpick
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Start-up and ranking time, against a minimal typer app.
+# Start-up and ranking time against a minimal typer app; then what a probe costs, how exact it is and what it predicts.
+# PARTS="cost choice" runs some parts of the latter.
 bench: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/bench.py
+	$(BIN)/python scripts/bench_probe.py $(PARTS)
 
 # Fit the acceptance and cost model to the published measurements, and judge it with each source held out in turn.
 fit: $(BIN)/draftpick $(INDEX)
