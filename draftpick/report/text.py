@@ -33,9 +33,11 @@ def json_text(value: Any) -> str:
 
 
 def count(number: int | None) -> str:
-    """A number of parameters as people say it: 0.49B, 72.7B, 671B."""
+    """A number of parameters as people say it: 2.8M, 135M, 0.49B, 72.7B, 671B."""
     if number is None:
         return "?"
+    if number < 9.95e6:
+        return f"{number / 1e6:.1f}M"
     billions = number / 1e9
     if billions < 0.95:
         return f"{number / 1e6:.0f}M" if billions < 0.1 else f"{billions:.2f}B"
