@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: typer would evaluate each annotation again at start-up.
 import codecs
+import contextlib
 import errno
 import gc
 import os
@@ -37,6 +38,7 @@ from draftpick.options import (
     Ignore,
     Images,
     InputLength,
+    LoadedDtype,
     Memory,
     ModelLength,
     NewTokens,
@@ -78,6 +80,7 @@ from draftpick.options import (
     Verify,
     Workload,
     Yes,
+    dtype_of,
     measured_place,
     merged,
     setting,
@@ -179,6 +182,14 @@ def recommend(
     _answer(answer, options)
 
 
+def _keep_on_termination() -> None:
+    """A batch system ends a job with SIGTERM: what was measured is kept, as on Ctrl-C."""
+    import signal
+
+    with contextlib.suppress(ValueError):  # only the main thread may
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":
     """Measure the first drafts of an answer, keep the probe file, and say what it shows."""
     from draftpick.evidence import from_probe
@@ -186,6 +197,9 @@ def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -
     from draftpick.probe_file import to_text
 
     drafts = [found.proposal.draft for found in answer.viable if found.proposal.draft is not None]
+    options = {**options, "dtype": dtype_of(options["dtype"])}
+    gc.enable()
+    _keep_on_termination()
     with _Progress(quiet=_quiet) as say:
         offline, consent = _is_offline(options), _consent(options)
         done, path = run_best(answer.target, drafts, catalog, options, offline=offline, consent=consent, say=say)
@@ -249,7 +263,7 @@ def probe(
     draft: Annotated[list[str], typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False)],
     device: TorchDevice = None,
     tensor_parallel_size: TensorParallel = None,
-    dtype: Dtype = None,
+    dtype: LoadedDtype = None,
     attention: Attention = None,
     engine: EngineName = None,
     num_speculative_tokens: SpecTokens = None,
@@ -289,6 +303,8 @@ def probe(
     from draftpick.probe.command import run
 
     gc.enable()  # a probe runs for minutes
+    _keep_on_termination()
+    options["dtype"] = dtype_of(options["dtype"])
     catalog, resolve = _sources(options)
     models = resolve(target, options["revision"]), [resolve(name) for name in draft]
     with _Progress(quiet=_quiet) as say:

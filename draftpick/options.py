@@ -343,6 +343,14 @@ TorchDevice = Annotated[
     str | None,
     typer.Option("--device", help="npu, npu:0, cuda:1, mps, cpu or auto (default).", rich_help_panel=_WHERE),
 ]
+LoadedDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="bfloat16, float16 or float32: by default float32 on a CPU, else the checkpoint's.",
+        rich_help_panel=_WHERE,
+    ),
+]
 Attention = Annotated[
     str | None,
     typer.Option("--attention", help="sdpa, eager or another implementation of transformers.", rich_help_panel=_WHERE),
@@ -562,7 +570,8 @@ _DTYPES = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "f
 """Other spellings that engines take."""
 
 
-def _dtype(asked: str | None) -> str | None:
+def dtype_of(asked: str | None) -> str | None:
+    """The name of a dtype as torch has it; None for the checkpoint's own. Raises UsageError."""
     if asked is None or asked.strip().lower() == "auto":
         return None
     name = _DTYPES.get(asked.strip().lower(), asked.strip().lower())
@@ -580,7 +589,7 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         max_model_len=values["max_model_len"],
         max_num_seqs=values["max_num_seqs"],
         num_spec_tokens=values["num_speculative_tokens"],
-        dtype=_dtype(values["dtype"]),
+        dtype=dtype_of(values["dtype"]),
         quantization=values["quantization"],
         draft_quantization=values["draft_quantization"],
         images=values["images"],

@@ -176,7 +176,8 @@ def test_resuming_with_other_options_says_which(tmp_path: Path) -> None:
     assert "max_new_tokens" in answer.stderr
 
 
-def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, sent: signal.Signals) -> None:
     arguments = ("--prompts", PROMPTS, "--costs", "roofline", "--batch-size", "1", "--precision", "0")
     process = subprocess.Popen(
         command("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *arguments),
@@ -189,7 +190,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     for line in process.stderr:
         if "of at most" in line:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     process.communicate(timeout=60)
     assert process.returncode == 130
     found = document(tmp_path / "probe.json")
@@ -317,6 +318,8 @@ def test_a_draft_that_cannot_be_run(tmp_path: Path, make: Any, code: int, said: 
         (("--device", "cuda"), 3, "there is no cuda device here"),
         (("--device", "npu:3"), 3, "there is no npu device here"),
         (("--device", "toaster"), 2, "no device of torch"),
+        (("--dtype", "toaster"), 2, "unknown dtype"),
+        (("--tensor-parallel-size", "2"), 3, "there is 1 cpu"),
         (("--max-new-tokens", "4000"), 3, "longer than the context"),
         (("--prompts", "/nowhere.jsonl"), 2, "/nowhere.jsonl"),
         (("--workload", "poetry"), 2, "two sources"),

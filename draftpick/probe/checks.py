@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -66,21 +67,35 @@ class RealRuns(NamedTuple):
 
 
 def real_runs(
-    target: LocalModel, draft: LocalModel, prompts: Sequence[Sequence[int]], limit: int, k_max: int
+    target: LocalModel,
+    draft: LocalModel,
+    prompts: Sequence[Sequence[int]],
+    limit: int,
+    k_max: int,
+    say: Callable[[str], None],
 ) -> RealRuns:
     """Plain runs, and speculative ones with few and with many tokens, by turns: what disturbs one disturbs all."""
     lengths = sorted({1, k_max})
     plain: list[list[Run]] = [[] for _ in prompts]
     runs: dict[int, list[list[Run]]] = {k: [[] for _ in prompts] for k in lengths}
-    for turn in range(int(PROBE["check-repeats"]) + 1):
+    _all_kinds(target, draft, prompts[0], int(PROBE["check-warm-up"]), lengths)
+    begun, turns = time.monotonic(), int(PROBE["check-repeats"])
+    for turn in range(turns):
+        if turn and time.monotonic() - begun > PROBE["check-seconds"]:
+            break
         for place, prompt in enumerate(prompts):
-            found = [run_plain(target, prompt, limit)]
-            found += [run_assisted(target, draft, prompt, limit, k) for k in lengths]
-            if turn:  # the first is a warm-up
-                plain[place].append(found[0])
-                for k, run in zip(lengths, found[1:], strict=True):
-                    runs[k][place].append(run)
+            say(f"real runs with {draft.id}: {turn * len(prompts) + place + 1} of at most {turns * len(prompts)}")
+            alone, drafted = _all_kinds(target, draft, prompt, limit, lengths)
+            plain[place].append(alone)
+            for k, run in zip(lengths, drafted, strict=True):
+                runs[k][place].append(run)
     return RealRuns(Repeats(plain), {k: Repeats(those) for k, those in runs.items()})
+
+
+def _all_kinds(
+    target: LocalModel, draft: LocalModel, prompt: Sequence[int], limit: int, lengths: Sequence[int]
+) -> tuple[Run, list[Run]]:
+    return run_plain(target, prompt, limit), [run_assisted(target, draft, prompt, limit, k) for k in lengths]
 
 
 def foretold(times: StepTimes, runs: RealRuns) -> list[tuple[int, float, float]]:

@@ -299,6 +299,11 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
     from draftpick.choices import PROBE
 
     said = []
+    if costs.overhead is None:
+        said.append(
+            "what the software adds to its passes was not measured: speed-ups are those of passes alone, which promise "
+            "too much"
+        )
     for passes in costs.passes:
         if passes.grew:
             said.append(

@@ -198,6 +198,9 @@ class Probe:
                 self._measure(writer)
             except KeyboardInterrupt:
                 outcome.stopped_by, outcome.interrupted = "interrupted", True
+        if self._agreement.compared:
+            given = any(prompt.response is not None for prompt in request.prompts)
+            outcome.checks.append(self._agreement.check(given))
         outcome.peak_bytes = peak_memory(outcome.device)
         return outcome
 
@@ -250,13 +253,10 @@ class Probe:
             outcome.rows += rows
             if request.times_passes and not outcome.costs:
                 self._time()
-            self._tell(total, time.monotonic() - begun)
+            self._tell(total)
         if request.times_passes and not outcome.costs and outcome.rows:
             self._time()
         outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
-        if self._agreement.compared:
-            given = any(prompt.response is not None for prompt in request.prompts)
-            outcome.checks.append(self._agreement.check(given))
         if outcome.costs:
             self._look_for_drift()
 
@@ -370,7 +370,8 @@ class Probe:
                     timing.time_passes(self.target, draft, batch=batch, context=context, k_max=request.k_max)
                     for batch in request.timed_batches
                 ]
-            self._say(f"checking against real speculative runs with {draft.id}")
+            # An interrupt of the real runs must not cost what was timed.
+            outcome.costs[draft.id] = Costs(passes, None)
             with self._clock("checking"):
                 outcome.costs[draft.id] = self._calibrated(draft, passes)
 
@@ -382,7 +383,9 @@ class Probe:
         rows = list({row.prompt: row for row in self._greedy() or self.outcome.rows}.values())
         rows = rows[: int(PROBE["check-prompts"])]
         limit = min(int(PROBE["check-tokens"]), self._request.max_new_tokens)
-        runs = checks.real_runs(self.target, draft, [row.prompt_ids for row in rows], limit, self._request.k_max)
+        runs = checks.real_runs(
+            self.target, draft, [row.prompt_ids for row in rows], limit, self._request.k_max, self._say
+        )
         if self._greedy():
             near = checks.near_tie(self.target)
             self.outcome.checks += checks.replay_against(draft.id, rows, runs.speculative, limit, near)
@@ -414,7 +417,7 @@ class Probe:
 
     # ------------------------------------------------------------------ telling
 
-    def _tell(self, total: int, seconds: float) -> None:
+    def _tell(self, total: int) -> None:
         outcome = self.outcome
         found = outcome.measured()
         done = outcome.num_prompts
@@ -423,8 +426,8 @@ class Probe:
             f"{one.rate.value:.3f} ±{(one.rate.high - one.rate.low) / 2:.3f}"
             for one in found
         )
-        new = max(done - self._resumed, 1)
-        left = seconds / new * (total - done)
+        spent = self._seconds["writing"] + self._seconds["reading"]
+        left = spent / max(done - self._resumed, 1) * (total - done)
         self._say(f"{done} of at most {total} prompts, acceptance {rates}; at most {left:.0f} s left")
 
     def _clock(self, name: str) -> _Clock:

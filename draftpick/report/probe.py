@@ -176,7 +176,9 @@ def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
         yield f"Doubtful: {ended(doubt)}", True
     for one in probe.drafts:
         yield from ((f"Doubtful, {one.draft}: {ended(doubt)}", True) for doubt in one.doubts)
-    yield f"Stopped because {probe.stopped_by}; intervals of a run that looks before it stops are nominal.", False
+    looked = probe.stopped_by.startswith(("the decision", "every"))
+    nominal = "; intervals of a run that looks before it stops are nominal" if looked else ""
+    yield f"The run ended: {probe.stopped_by}{nominal}.", False
     for one in probe.drafts[:1]:
         yield from ((_costs(costs), False) for costs in one.costs)
     yield _provenance(probe), False
