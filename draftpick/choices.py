@@ -176,6 +176,7 @@ PROBE_TABLE: tuple[Choice, ...] = (
     Choice("time-limit", 900, "seconds: a probe is a matter of minutes"),
     Choice("short-answers", 0.5, "more answers than this without one complete block: the rest may be another text"),
     Choice("near-zero", 0.02, "drafts that share ids and fail so often were seen with faulty kernels only"),
+    Choice("foreign-text", 0.5, "nats a token: twice what other temperatures and precisions make of own text"),
     Choice("self-acceptance", 0.99, "a model agrees with itself but for near-ties"),
     Choice("near-tie.float32", 1e-3, "nats: the order in which sums are taken moves logits by as much"),
     Choice("near-tie.float16", 0.05, "nats, as above in half precision"),

@@ -405,6 +405,7 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     """Decide again from a saved probe, and exit."""
     numbers = ("acceptance_rate", "mean_acceptance_length", "draft_acceptance_rate", "draft_cost")
     given = next((name for name in numbers if options[name] is not None), None)
+    given = given or ("verify_cost" if options["verify_cost"] != 1 else "overhead" if options["overhead"] else None)
     if given is not None:
         raise UsageError(
             f"--{given.replace('_', '-')} and a probe file were both given", "leave one out: the probe measured it"

@@ -94,7 +94,9 @@ def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
 def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) -> Decision:
     row = found.plan.drafting
     assert row is not None, "a plan reaches at least one token"
-    num_prompts = found.measured.num_prompts if found.measured is not None else None
+    # Where timings make an interval wide, more prompts decide nothing.
+    steady = found.measured is not None and found.measured.spread < MARGIN
+    num_prompts = found.measured.num_prompts if found.measured is not None and steady else None
     said = decide_by([found.plan], found.evidence, num_prompts=num_prompts)
     action = "undecided" if found.measured is not None and found.measured.suspect else said.action
     # A loss on a device that nobody named says little of the user's own, unless the draft is too large on any.

@@ -13,11 +13,9 @@ from draftpick.pair import Device, Setting
 from draftpick.speedup import Interval, StepTimes
 
 if TYPE_CHECKING:
-    from draftpick.probe_file import CostRecord, DraftRecord, ProbeFile
+    from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, ProbeFile
 
 PREDICTED_LEVEL = 0.80
-_QUANTILES = {0.80: 1.2816, 0.95: 1.9600}
-"""Of the normal distribution: what brings an interval from one level to another."""
 
 
 class Evidence(NamedTuple):
@@ -30,11 +28,16 @@ class Evidence(NamedTuple):
     """τ with its interval for k = 0, 1, …"""
     engine: str
     """Key of the engine in which the costs hold."""
-    drafts_as: str
-    """Key of the engine whose way to draft was replayed."""
+    first: int
+    """The first drafted position that was replayed: 1 as in transformers, 2 as in the others."""
+    way: str
+    """How the draft proposes, as the probe file names it."""
+    others: Mapping[str, tuple[Interval, tuple[Interval, ...]]]
+    """Other ways → rate and lengths."""
     device: Device
     """What it was measured on, by the name the framework gives it."""
     devices: int
+    dtype: str
     costs: Mapping[int, Costs]
     """Sequences at once → measured costs; empty where none were timed."""
     spread: float
@@ -56,10 +59,23 @@ class Evidence(NamedTuple):
         """What it rests on, in words."""
         return Basis(self.source, ())
 
+    def drafting_as(self, engine: str) -> Evidence:
+        """The same text as that engine would draft it: transformers samples where the text is, others do not."""
+        way = "first_choice"
+        if engine == "transformers" and self.temperature > 0:
+            way = "sampled_twice" if "sampled_twice" in (self.way, *self.others) else "sampled"
+        if way == self.way or way not in self.others:
+            return self
+        rate, lengths = self.others[way]
+        return self._replace(way=way, rate=rate, lengths=lengths)
+
     def priced_here(self, setting: Setting, engine: str) -> Costs | None:
         """The measured costs where a setting asks for no other place; None where they hold for another one."""
         elsewhere = setting.device is not None or setting.bandwidth is not None or engine != self.engine
         if elsewhere or setting.tensor_parallel_size not in (1, self.devices):
+            return None
+        formats = (setting.quantization, setting.draft_quantization, setting.kv_cache_dtype)
+        if any(one is not None for one in formats) or setting.dtype not in (None, self.dtype):
             return None
         return self.costs.get(setting.max_num_seqs or min(self.costs, default=1))
 
@@ -84,11 +100,18 @@ class PolicyRow(NamedTuple):
 
 def rescaled(interval: Interval, level: float) -> Interval:
     """An interval at another level, half-widths taken as those of a normal distribution."""
-    if interval.level == level or interval.level not in _QUANTILES:
+    if interval.level == level:
         return interval
-    factor = _QUANTILES[level] / _QUANTILES[interval.level]
+    factor = _quantile(level) / _quantile(interval.level)
     low, value, high = interval.low, interval.value, interval.high
     return Interval(value, value - (value - low) * factor, value + (high - value) * factor, level)
+
+
+def _quantile(level: float) -> float:
+    """Of the normal distribution: what an interval of that level reaches, in standard deviations."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf((1 + min(max(level, 0.01), 0.9999)) / 2)
 
 
 def spread_of(evidence: Evidence, *, measured: bool) -> float:
@@ -116,23 +139,29 @@ def engine_of(probe: ProbeFile) -> str:
 
 def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
     rate = one.acceptance_rate
-    level = rate.level
+    level = one.level
     lengths = [
         Interval(row.mean_acceptance_length, row.mean_acceptance_length_low, row.mean_acceptance_length_high, level)
         for row in sorted(one.by_k, key=lambda row: row.k)
     ]
     if lengths and one.by_k[0].k != 0:
         lengths.insert(0, Interval(1.0, 1.0, 1.0, level))
-    name = str(probe.device.get("id", "?"))
+    name = probe.device.id
     return Evidence(
         draft=one.draft,
         temperature=one.temperature,
         rate=Interval(rate.value, rate.low, rate.high, rate.level),
         lengths=tuple(lengths),
         engine=engine_of(probe),
-        drafts_as=probe.engine,
-        device=Device(name, str(probe.device.get("name") or name), "measured"),
-        devices=int(probe.device.get("count") or 1),
+        first=1 if probe.engine == "transformers" else 2,
+        way=one.way,
+        others={
+            other.way: (_interval(other.acceptance_rate), tuple(map(_interval, other.mean_acceptance_lengths)))
+            for other in one.other_proposals
+        },
+        device=Device(name, probe.device.name, "measured"),
+        devices=probe.device.count,
+        dtype=probe.dtype,
         costs={record.num_seqs: _costs(record) for record in one.costs},
         spread=max((record.spread for record in one.costs), default=0.0),
         num_prompts=one.num_prompts,
@@ -143,6 +172,10 @@ def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
         doubts=(*probe.doubts, *one.doubts),
         suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),
     )
+
+
+def _interval(record: IntervalRecord) -> Interval:
+    return Interval(record.value, record.low, record.high, record.level)
 
 
 def _costs(record: CostRecord) -> Costs:

@@ -15,6 +15,7 @@ from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, dr
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, PRIORS
 from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target_alone
+from draftpick.errors import UsageError
 from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Engine, Pair, Setting
@@ -58,7 +59,8 @@ class Prediction(NamedTuple):
     @property
     def evidence(self) -> str:
         """measured where acceptance and costs are; roofline where anything is predicted."""
-        return "measured" if self.measured is not None and self.costs.source == "measured" else "roofline"
+        known = self.measured is not None and self.costs.source in ("measured", "given")
+        return "measured" if known else "roofline"
 
 
 class Predictor:
@@ -96,6 +98,7 @@ class Predictor:
 
     def _measured(self, pair: Pair, engine: str, evidence: Evidence) -> Prediction | None:
         """What was measured here, or the measured acceptance with the costs predicted for another place."""
+        evidence = evidence.drafting_as(engine)
         here = evidence.priced_here(self._setting, engine)
         place = (
             self._places.of(pair, engine)
@@ -106,14 +109,19 @@ class Predictor:
         parts = here or self._costs(placed, place, place.batch)
         if parts is None or not place.splits or place.overreaches:
             return None
-        level = evidence.rate.level if here is not None else PREDICTED_LEVEL
+        level = evidence.lengths[0].level if here is not None else PREDICTED_LEVEL
         lengths = evidence.lengths_at(level)
         reach = min(len(lengths) - 1, len(parts.verify) - 1)
         asked = self._setting.num_spec_tokens
+        if asked is not None and asked > reach:
+            raise UsageError(
+                f"-k {asked}: {evidence.draft} was measured with up to {reach} tokens",
+                f"measure again with -k {asked}, or ask for {reach} or fewer",
+            )
         plan = make_plan(
             lengths[: reach + 1],
             times_of(parts),
-            num_spec_tokens=min(asked, reach) if asked is not None else None,
+            num_spec_tokens=asked,
             most_tokens=most_tokens(place.engine, placed.method),
             spread=spread_of(evidence, measured=here is not None),
         )

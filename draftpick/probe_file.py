@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord, model_row
@@ -61,6 +61,21 @@ class KRecord(_Record):
     acceptance_histogram: list[float] = []
     speedup: IntervalRecord | None = None
 
+    @model_validator(mode="after")
+    def _possible(self) -> KRecord:
+        low, value, high = (
+            self.mean_acceptance_length_low,
+            self.mean_acceptance_length,
+            self.mean_acceptance_length_high,
+        )
+        if not 1 - 1e-6 <= low <= value <= high <= self.k + 1 + 1e-6:
+            raise ValueError(f"tokens per step at k = {self.k} lie between 1 and {self.k + 1}, lower bound first")
+        return self
+
+
+Way = Literal["first_choice", "sampled", "sampled_twice", "sampled_block"]
+"""How a draft proposes and is verified; sampled_twice: at the square of the temperature, as transformers does."""
+
 
 class PositionRates(_Record):
     """Rates by position, at the largest k."""
@@ -80,9 +95,10 @@ class OtherWay(_Record):
     """The same text, drafted or verified in another way."""
 
     proposal: str
+    way: Way
     acceptance_rate: IntervalRecord
-    mean_acceptance_lengths: list[float]
-    """For k = 1, 2, …"""
+    mean_acceptance_lengths: list[IntervalRecord]
+    """For k = 0, 1, 2, …"""
 
 
 class Checked(_Record):
@@ -106,14 +122,14 @@ class CostRecord(_Record):
     verify_ms: Annotated[list[Milliseconds], Field(min_length=1, max_length=257)]
     """Over 1, 2, … positions; the first is a plain token."""
     overhead_ms: Spent
-    c: float
+    c: Annotated[float, Field(ge=0, lt=1e6)]
     passes: dict[str, list[float]] = {}
     """Forward passes alone, without what the software adds: target and draft over 1, 2, … positions."""
     software_adds: dict[str, float] = {}
     """In milliseconds: per_token, per_step, per_draft."""
     ttft_overhead_ms: float | None = None
     prefill_ms: float | None = None
-    spread: float = 0.0
+    spread: Annotated[float, Field(ge=0, le=20)] = 0.0
     """Half-width of ln(step time) at 95 %."""
     checked: list[Checked] = []
 
@@ -134,8 +150,11 @@ class DraftRecord(_Record):
     temperature: Heat
     proposal: str
     """How it drafts: by its first choice, or sampled."""
+    way: Way
     acceptance_rate: IntervalRecord
     by_k: list[KRecord]
+    level: Share = 0.95
+    """Of the intervals in by_k: higher than 0.95 where the best of several drafts is named."""
     position_rates: PositionRates
     by_domain: dict[str, DomainRecord]
     other_proposals: list[OtherWay] = []
@@ -198,6 +217,16 @@ class DecisionRecord(_Record):
     more_prompts: Count | None = None
 
 
+class DeviceRecord(_Record):
+    """What was measured on, as the framework names it."""
+
+    id: str
+    name: str
+    count: Annotated[int, Field(ge=1, le=4096)] = 1
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Of the CPU that computed; null on an accelerator."""
+
+
 class TraceRecord(_Record):
     """Where the trace lies, seen from the probe file."""
 
@@ -221,7 +250,7 @@ class ProbeFile(_Record):
     """Revision and digests of every model, by id."""
     relations: dict[str, dict[str, Any]] = {}
     """How each draft's tokenizer relates to the target's: kind, verified, reason."""
-    device: dict[str, Any]
+    device: DeviceRecord
     software: dict[str, str]
     dtype: str
     sampling: dict[str, Any]
@@ -240,6 +269,17 @@ class ProbeFile(_Record):
     checks: list[CheckRecord] = []
     doubts: list[str] = []
     peak_bytes: Count | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> ProbeFile:
+        for one in self.drafts:
+            if one.draft not in self.models:
+                raise ValueError(f"models lacks {one.draft}")
+            if [row.k for row in one.by_k] != list(range(len(one.by_k))):
+                raise ValueError(f"by_k of {one.draft} does not count 0, 1, 2, …")
+            if not 0 <= one.acceptance_rate.low <= one.acceptance_rate.value <= one.acceptance_rate.high <= 1:
+                raise ValueError(f"the acceptance rate of {one.draft} is no share with its bounds")
+        return self
 
     def plain(self) -> dict[str, Any]:
         """The document as plain values."""

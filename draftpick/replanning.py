@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,9 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from draftpick import replay
 from draftpick.advice import Advice
 from draftpick.errors import UsageError
-from draftpick.evidence import Evidence, PolicyRow, engine_of, from_probe, times_of
-from draftpick.replay import ConfidenceStop, FixedLength, HeuristicLength, Policy, RateRule, Trace, Walked
-from draftpick.speedup import StepTimes
+from draftpick.evidence import Evidence, PolicyRow, engine_of, from_probe, spread_of, times_of
+from draftpick.replay import (
+    GREEDY_DRAFT,
+    Acceptance,
+    ConfidenceStop,
+    FixedLength,
+    HeuristicLength,
+    Policy,
+    RateRule,
+    Trace,
+    Walked,
+)
+from draftpick.speedup import Interval, StepTimes
 
 if TYPE_CHECKING:
     from draftpick.probe.trace import TraceFile
@@ -58,6 +69,10 @@ POLICIES: Mapping[str, Kind] = {
 }
 
 
+_DRAWS = 32
+"""Walks of a sampled text: the error of the mean is then a fraction of that over prompts."""
+
+
 def chosen(names: Sequence[str]) -> list[Kind]:
     """The rules of these names; `all` is every one. Raises UsageError for a name that is none."""
     if "all" in names:
@@ -68,7 +83,9 @@ def chosen(names: Sequence[str]) -> list[Kind]:
     return [POLICIES[name] for name in dict.fromkeys(names)]
 
 
-def policy_rows(trace: Trace, times: StepTimes, k: int, kinds: Sequence[Kind]) -> list[PolicyRow]:
+def policy_rows(
+    trace: Trace, times: StepTimes, k: int, kinds: Sequence[Kind], rule: Acceptance = GREEDY_DRAFT
+) -> list[PolicyRow]:
     """Replay each rule on the trace, comparable: all count the blocks that are complete for the longest draft."""
     longest = max(len(answer.tokens) for answer in trace.answers) - trace.first + 1
     most = min(times.most_tokens, longest)
@@ -76,7 +93,7 @@ def policy_rows(trace: Trace, times: StepTimes, k: int, kinds: Sequence[Kind]) -
         raise UsageError("no answer of the trace holds a block", "probe with longer answers")
     rows = []
     for kind in kinds:
-        walked = replay.walk(trace, kind.policy(min(k, most), most), stop=kind.stop, horizon=most)
+        walked = replay.walk(trace, kind.policy(min(k, most), most), rule, stop=kind.stop, draws=_DRAWS, horizon=most)
         rows.append(_row(kind, walked, times))
     return rows
 
@@ -120,11 +137,30 @@ class Saved(NamedTuple):
                 "the probe's trace is gone: adaptive lengths cannot be replayed from rates",
                 "put the trace back beside the probe file, or leave --policy out",
             )
-        measured = best.prediction.measured
-        trace = self.trace.of(
-            measured.draft, measured.temperature, first=1 if measured.drafts_as == "transformers" else 2
-        )
-        return tuple(policy_rows(trace, times_of(best.prediction.costs), best.prediction.plan.num_spec_tokens, kinds))
+        measured, row = best.prediction.measured, best.prediction.plan.drafting
+        trace = self.trace.of(measured.draft, measured.temperature, first=measured.first)
+        times = times_of(best.prediction.costs)
+        rows = policy_rows(trace, times, row.k if row is not None else 1, kinds, _rule(measured))
+        spread = spread_of(measured, measured=best.prediction.evidence == "measured")
+        return tuple(row._replace(speedup=_widened(row.speedup, spread)) for row in rows)
+
+
+def _widened(gain: Interval | None, spread: float) -> Interval | None:
+    """A speed-up whose interval holds the errors of text and of costs, which are independent."""
+    if gain is None or gain.low <= 0:
+        return gain
+    below = math.hypot(math.log(gain.value / gain.low), spread)
+    above = math.hypot(math.log(gain.high / gain.value), spread)
+    return Interval(gain.value, gain.value * math.exp(-below), gain.value * math.exp(above), gain.level)
+
+
+def _rule(measured: Evidence) -> Acceptance:
+    """The rule of the replay for a way to draft."""
+    if measured.way == "first_choice":
+        return GREEDY_DRAFT
+    heat = measured.temperature**2 if measured.way == "sampled_twice" else measured.temperature
+    # As the columns of a trace are named.
+    return Acceptance(True, float(f"{heat:g}"), block=measured.way == "sampled_block")
 
 
 def load_probe(path: Path, temperature: float | None = None) -> Saved:

@@ -300,7 +300,7 @@ def _cases(probe: Probe, heat: float, k: int) -> Iterator[Case]:
     yield Case(
         "transformers do_sample",
         partial(_assisted, target, draft, heat, k),
-        Acceptance(sampled=True, draft_temperature=heat * heat),
+        Acceptance(sampled=True, draft_temperature=float(f"{heat * heat:g}")),
     )
     yield Case("simulated, first-choice draft", partial(simulate, target, draft, heat, k, False), GREEDY_DRAFT)
     if k > 1:  # a block of one token is verified as any token

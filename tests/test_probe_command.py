@@ -355,3 +355,121 @@ def test_two_drafts_are_compared_on_the_same_prompts(tmp_path: Path) -> None:
     assert (comparison["draft"], comparison["best"]) == (DRAFT, TARGET)
     assert comparison["speedup"]["high"] <= 1
     assert own["plan"]["speedup"]["level"] == pytest.approx(0.975), "the best of two is named: choosing flatters"
+
+
+def test_a_resumed_run_checks_itself_too(tmp_path: Path) -> None:
+    """Answers that the target would not have given: the second run must not forget what the first one saw."""
+    answers = tmp_path / "answers.jsonl"
+    rows = [{"prompt": f"Return the {n}th.", "response": "zebra quartz " * 12 + str(n)} for n in range(4)]
+    answers.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "costs.json").write_text('{"target_ms": 10, "draft_ms": 0.1, "verify_ms": [10, 10, 10, 10, 10]}')
+    options = ("--responses", str(answers), "--costs", str(tmp_path / "costs.json"), "-k", "4", "--precision", "0")
+    for more in ((), ("--resume",)):
+        answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *options, *more, "--exit-zero")
+        assert answer.exit_code == 0, answer.stderr
+        found = document(tmp_path / "probe.json")
+        assert [check["passed"] for check in found["checks"]] == [False]
+        assert found["decision"]["action"] == "undecided"
+        assert "suspect" in found["decision"]["sentence"]
+
+
+@pytest.mark.parametrize("heat", ["0", "0.7"])
+def test_text_of_another_writer_is_suspect(tmp_path: Path, heat: str) -> None:
+    answers = tmp_path / "answers.jsonl"
+    rows = [{"prompt": f"Return the {n}th.", "response": "zebra quartz " * 12 + str(n)} for n in range(4)]
+    answers.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    options = ("--responses", str(answers), "--costs", "roofline", "--temperature", heat)
+    answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *options, "--exit-zero")
+    assert answer.exit_code == 0, answer.stderr
+    (check,) = document(tmp_path / "probe.json")["checks"]
+    assert not check["passed"]
+    assert "are these answers" in check["detail"]
+
+
+def test_resuming_with_other_prompts_is_refused(tmp_path: Path) -> None:
+    assert probe(tmp_path).exit_code == 0
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"prompt": "def other("}\n', encoding="utf-8")
+    answer = probe(tmp_path, "--resume", "--prompts", str(other))
+    assert answer.exit_code == 2
+    assert "prompts_digest" in answer.stderr
+
+
+def test_another_engine_drafts_in_its_own_way(tmp_path: Path) -> None:
+    """transformers samples its drafts, vLLM proposes the first choice: what is accepted differs at a temperature."""
+    assert probe(tmp_path, "--temperature", "0.7").exit_code == 0
+    (one,) = document(tmp_path / "probe.json")["drafts"]
+    (first_choice,) = (other for other in one["other_proposals"] if other["way"] == "first_choice")
+    for engine, rate in (("vllm", first_choice["acceptance_rate"]), ("transformers", one["acceptance_rate"])):
+        place = ("--engine", engine, "--device", "h100-80g", "--exit-zero", "--json")
+        (candidate,) = run("plan", str(tmp_path / "probe.json"), *place).document["candidates"]
+        assert candidate["acceptance"]["rate"] == pytest.approx(rate["value"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("-k", "64"), 2, "was measured with up to 4 tokens"),
+        (("--temperature", "0.3"), 2, "nothing was measured at temperature 0.3"),
+        (("--policy", "guess"), 2, "is not known"),
+        (("--verify-cost", "3"), 2, "--verify-cost and a probe file"),
+        (("--acceptance-rate", "0.5"), 2, "--acceptance-rate and a probe file"),
+    ],
+)
+def test_plans_that_a_probe_cannot_make(measured: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    answer = run("plan", str(measured), *options)
+    assert (answer.exit_code, said in answer.stderr) == (code, True), answer.stderr
+
+
+def test_a_policy_of_fixed_length_is_the_row_of_the_plan(measured: Path) -> None:
+    for heat in ("0", "0.8"):
+        found = run("plan", str(measured), "--policy", "fixed", "--temperature", heat, "--json", "--exit-zero").document
+        (row,) = found["policies"]
+        k = found["candidates"][0]["plan"]["speedup_of"]
+        by_k = {one["k"]: one for one in found["candidates"][0]["plan"]["by_k"]}
+        assert row["drafted_per_step"] == k
+        assert row["speedup"]["value"] == pytest.approx(by_k[k]["speedup"], rel=0.03 if heat == "0.8" else 1e-6)
+
+
+def other_tokenizer(folder: Path) -> Path:
+    """A small random model with a tokenizer of its own."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    found = folder / "other"
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<a>", "<b>"], initial_alphabet=alphabet)
+    made.train_from_iterator(["some text of another kind"] * 8, trainer)
+    PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<a>", eos_token="<b>").save_pretrained(found)
+    config = LlamaConfig(
+        vocab_size=300, hidden_size=32, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1,
+        intermediate_size=32, bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(found)
+    return found
+
+
+def test_a_draft_with_another_tokenizer_is_run_by_the_real_loop(tmp_path: Path) -> None:
+    answer = probe(tmp_path, draft=str(other_tokenizer(tmp_path)))
+    assert answer.exit_code == 0, answer.stderr
+    found = document(tmp_path / "probe.json")
+    assert found["drafts"] == []
+    (translated,) = found["translated"]
+    assert [row["k"] for row in translated["by_k"]] == [1, 4, 8]
+    assert all(1 <= row["mean_acceptance_length"] <= row["k"] + 1 for row in translated["by_k"])
+    assert {row["method"] for row in found["draft_free"]} == {"ngram", "ngram of transformers", "suffix"}
+
+
+def test_result_and_trace_are_two_files(tmp_path: Path) -> None:
+    answer = probe(tmp_path, "--trace", str(tmp_path / "probe.json"))
+    assert answer.exit_code == 2
+    assert "one file" in answer.stderr
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
+    answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "nowhere" / "probe.json"), *QUICK)
+    assert answer.exit_code == 3
+    assert "loading" not in answer.stderr

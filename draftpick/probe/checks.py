@@ -9,7 +9,7 @@ from typing import NamedTuple
 from draftpick import replay
 from draftpick.choices import PROBE
 from draftpick.probe import result
-from draftpick.probe.local import LocalModel, Reading
+from draftpick.probe.local import LocalModel, Reading, Sampling
 from draftpick.probe.timing import Repeats, Run, run_assisted, run_plain
 from draftpick.probe.trace import DraftColumns, Row
 from draftpick.speedup import StepTimes
@@ -33,26 +33,41 @@ class Agreement:
 
     def __init__(self, near: float) -> None:
         self._near = near
-        self.compared = self._tied = self._disagreed = 0
+        self.compared = self._tied = self._disagreed = self._greedy = 0
+        self._surprise = 0.0
 
-    def add(self, readings: Iterable[Reading]) -> None:
-        """Count what the target makes of answers."""
+    def add(self, readings: Iterable[Reading], sampling: Sampling) -> None:
+        """Count what the target makes of answers that were given in this way."""
         for reading in readings:
             self.compared += len(reading.top)
+            if not sampling.greedy and reading.entropy is not None:
+                # Of its own text a model expects to be as surprised as it is uncertain.
+                self._surprise -= float((reading.log_prob[sampling.temperature] + reading.entropy).sum())
+                continue
+            self._greedy += len(reading.top)
             self._tied += int(((reading.shortfall > 0) & (reading.shortfall <= self._near)).sum())
             self._disagreed += int((reading.shortfall > self._near).sum())
 
     def check(self, given: bool) -> Check:
         """The target as its own draft. `given`: the answers were not written here."""
-        share = 1 - (self._disagreed + self._tied) / self.compared
-        passed = 1 - self._disagreed / self.compared >= PROBE["self-acceptance"]
-        hint = "; are these answers its greedy text? Name the temperature they were sampled at" if given else ""
-        return Check(
-            "the target as its own draft",
-            passed,
-            f"accepts {share:.2%} of {self.compared} tokens; {self._tied} near-ties, {self._disagreed} other "
-            f"disagreements{hint if self._disagreed else ''}",
+        sampled = self.compared - self._greedy
+        surprise = self._surprise / sampled if sampled else 0.0
+        said = (
+            [f"its sampled text surprises it by {surprise:+.2f} nats a token more than it expects"] if sampled else []
         )
+        passed = surprise <= PROBE["foreign-text"]
+        if self._greedy:
+            share = 1 - (self._disagreed + self._tied) / self._greedy
+            passed = passed and 1 - self._disagreed / self._greedy >= PROBE["self-acceptance"]
+            said.append(
+                f"accepts {share:.2%} of {self._greedy} greedy tokens; {self._tied} near-ties, {self._disagreed} other "
+                "disagreements"
+            )
+        if given and not passed:
+            said.append(
+                "are these answers this target's own? Name the temperature, top-k and top-p they were sampled at"
+            )
+        return Check("the target as its own draft", passed, "; ".join(said))
 
 
 # ---------------------------------------------------------------------- real runs
@@ -105,8 +120,15 @@ def foretold(times: StepTimes, runs: RealRuns) -> list[tuple[int, float, float]]
     for k, repeats in runs.speculative.items():
         those = repeats.typical
         tokens, steps = sum(len(run.tokens) for run in those), sum(run.steps for run in those)
-        found.append((k, tokens / steps * times.target / times.step(k), without / sum(run.seconds for run in those)))
+        step = _step_of(times, sum(run.drafted for run in those) / steps)
+        found.append((k, tokens / steps * times.target / step, without / sum(run.seconds for run in those)))
     return found
+
+
+def _step_of(times: StepTimes, drafted: float) -> float:
+    """Time of a step that drafts so many tokens on average: the last steps of an answer are shorter."""
+    whole = min(int(drafted), times.most_tokens - 1)
+    return times.step(whole) + (drafted - whole) * (times.step(whole + 1) - times.step(whole))
 
 
 def replay_against(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from draftpick.atomic import CannotWrite
 from draftpick.catalog import Catalog
 from draftpick.choices import PROBE
 from draftpick.errors import UsageError
@@ -31,6 +32,13 @@ def run(
     """Measure with the options of `draftpick probe`. Raises UsageError for what cannot be meant."""
     chosen, source = _prompts(options)
     output = options["output"] if options["output"] is not None and str(options["output"]) != "-" else None
+    trace = options["trace"] or _trace_beside(output)
+    _check_places(output, trace)
+    samplings = _samplings(options)
+    if options["verify"] is not None and (options["responses"] is not None or not any(one.greedy for one in samplings)):
+        raise UsageError(
+            "--verify compares greedy text that the target writes here", "add --temperature 0, or leave it out"
+        )
     costs = options["costs"] or "measured"
     engine = catalog.engine(options["engine"]).key if options["engine"] is not None else "transformers"
     return session.probe(
@@ -44,9 +52,9 @@ def run(
         say=say,
         verify=options["verify"],
         prompts=chosen,
-        trace=options["trace"] or _trace_beside(output),
+        trace=trace,
         resume=bool(options["resume"]),
-        samplings=_samplings(options),
+        samplings=samplings,
         k_max=options["num_speculative_tokens"] or 8,
         max_new_tokens=options["max_new_tokens"] or int(PROBE["max-new-tokens"]),
         batch_size=options["batch_size"] or int(PROBE["batch-size"]),
@@ -154,6 +162,16 @@ def _samplings(options: Mapping[str, Any]) -> tuple[Sampling, ...]:
     if options["responses"] is not None and len(heats) > 1:
         raise UsageError("answers that are there were given at one temperature", "name it with one --temperature")
     return tuple(Sampling(heat, options["top_k"] or 0, options["top_p"] or 1.0) for heat in heats)
+
+
+def _check_places(output: Path | None, trace: Path) -> None:
+    """Raise UsageError or CannotWrite for places that cannot be written, before minutes are spent."""
+    if output is not None and output.resolve() == trace.resolve():
+        raise UsageError(f"{trace}: trace and result are one file", "name two files with --trace and --output")
+    for place in (trace, *([output] if output is not None else [])):
+        if place.is_dir() or not place.parent.is_dir():
+            what = "is a folder" if place.is_dir() else f"the folder {place.parent} does not exist"
+            raise CannotWrite(f"{place}: {what}", "name a file in a folder that exists")
 
 
 def _several(given: Any, otherwise: Any) -> tuple[Any, ...]:

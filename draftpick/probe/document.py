@@ -33,7 +33,7 @@ def document(
 ) -> probe_file.ProbeFile:
     """The probe file. `source` says where the prompts came from; `beside` is the folder the file will lie in."""
     request = outcome.request
-    found = outcome.measured(replay.level_of_best(len(request.drafts)))
+    found = outcome.measured(replay.level_of_best(max(len(request.drafts), 1)))
     plans = [_plan(outcome, one) for one in found]
     said, best, unsteady = _decide(outcome, found, plans)
     return probe_file.ProbeFile(
@@ -144,6 +144,12 @@ def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], p
             f"best that was measured, gives {gain} on {outcome.num_prompts} prompts."
         )
     rates = ", ".join(f"{one.draft} {one.rate.value:.3f}" for one in found)
+    failed = next((check for check in outcome.checks if not check.passed), None)
+    if failed is not None:
+        return (
+            f"Undecided for {target}: acceptance rates were measured on {outcome.num_prompts} prompts ({rates}), but the "
+            f"measurement is suspect: {failed.name}: {failed.detail}."
+        )
     return (
         f"Acceptance rates with {target} were measured on {outcome.num_prompts} prompts ({rates}), but not what a step "
         f"costs: {said.reason if not any(plans) and outcome.costs else 'decide with `draftpick plan` for a device'}."
@@ -174,6 +180,8 @@ def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.D
         draft=found.draft,
         temperature=found.temperature,
         proposal=found.way.name,
+        way=found.way.key,
+        level=found.level,
         acceptance_rate=_interval(found.rate),
         by_k=[_k(one, plan, found.level) for one in found.by_k.values() if one.mean_acceptance_length() is not None],
         position_rates=probe_file.PositionRates(
@@ -235,10 +243,15 @@ def _other_ways(outcome: Outcome, found: Measured) -> list[probe_file.OtherWay]:
             k_max=request.k_max,
             first=result.first_position(request.engine),
             eos_ids=outcome.eos_ids,
+            level=found.level,
         )
-        lengths = [length.value for length in one.lengths[1:]]
         others.append(
-            probe_file.OtherWay(proposal=way.name, acceptance_rate=_interval(one.rate), mean_acceptance_lengths=lengths)
+            probe_file.OtherWay(
+                proposal=way.name,
+                way=way.key,
+                acceptance_rate=_interval(one.rate),
+                mean_acceptance_lengths=[_interval(length) for length in one.lengths],
+            )
         )
     return others
 
@@ -334,6 +347,7 @@ def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
 
 def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_file.CostRecord:
     over = costs.overhead
+    first = passes.batch == 1  # the software's own runs know no batches
     from draftpick.probe.timing import software
 
     return probe_file.CostRecord(
@@ -354,7 +368,7 @@ def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_fil
         ttft_overhead_ms=passes.draft_prefill.median * 1e3,
         prefill_ms=passes.target_prefill.median * 1e3,
         spread=outcome.spread(costs, passes.batch),
-        checked=[probe_file.Checked(k=k, predicted=one, measured=two) for k, one, two in costs.checked],
+        checked=[probe_file.Checked(k=k, predicted=one, measured=two) for k, one, two in costs.checked if first],
     )
 
 
@@ -392,7 +406,7 @@ def _relation(relation: Relation | None) -> dict[str, Any]:
     return {"kind": relation.kind, "verified": relation.verified, "reason": relation.reason}
 
 
-def _device(outcome: Outcome) -> dict[str, Any]:
+def _device(outcome: Outcome) -> probe_file.DeviceRecord:
     import torch
 
     kind = outcome.device.partition(":")[0]
@@ -402,12 +416,12 @@ def _device(outcome: Outcome) -> dict[str, Any]:
     except (RuntimeError, AssertionError, TypeError):
         name = None
     threads = torch.get_num_threads() if kind == "cpu" else None
-    return {
-        "id": outcome.device,
-        "name": name or platform.processor() or platform.machine(),
-        "count": outcome.request.devices,
-        "threads": threads,
-    }
+    return probe_file.DeviceRecord(
+        id=outcome.device,
+        name=name or platform.processor() or platform.machine(),
+        count=outcome.request.devices,
+        threads=threads,
+    )
 
 
 def _software() -> dict[str, str]:

@@ -108,6 +108,8 @@ class Reading(NamedTuple):
     overlap: Mapping[float, npt.NDArray[np.float64]]
     shortfall: npt.NDArray[np.float64]
     """How far the emitted token's logit lies below the first choice's."""
+    entropy: npt.NDArray[np.float64] | None = None
+    """Of the target's distribution after its processors, in nats; None for drafts."""
 
 
 # ---------------------------------------------------------------------- devices
@@ -704,9 +706,12 @@ def _reduce(
         "log_prob": {},
         "overlap": {},
         "target_prob_of_top": None,
+        "entropy": None,
     }
     for temperature, log_p in known.items():
         found["log_prob"][temperature] = log_p.gather(-1, emitted[..., None])[..., 0]
+        # What the processors rule out has p ln p = 0, not 0 times infinity.
+        found["entropy"] = -(log_p.exp() * log_p.clamp(min=-1e4)).sum(-1)
     for temperature in temperatures:
         log_q = (logits / temperature).log_softmax(-1)
         found["log_prob"][temperature] = log_q.gather(-1, emitted[..., None])[..., 0]
@@ -745,6 +750,7 @@ def _joined(pieces: Sequence[Mapping[str, Any]], row: int, size: int) -> Reading
         target_prob_of_top=whole(itemgetter("target_prob_of_top")) if known else None,
         overlap=by_heat("overlap"),
         shortfall=whole(itemgetter("shortfall")).astype(np.float64),
+        entropy=whole(itemgetter("entropy")) if first["entropy"] is not None else None,
     )
 
 

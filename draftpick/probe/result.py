@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from draftpick import replay
 from draftpick.choices import PROBE
@@ -17,15 +17,16 @@ LEVEL = 0.95
 
 
 class Drafts(NamedTuple):
-    """How the draft proposes: the name people use, and the rule of the replay."""
+    """How the draft proposes: the name people use, that of the probe file, and the rule of the replay."""
 
     name: str
     rule: Acceptance
+    key: Literal["first_choice", "sampled", "sampled_twice", "sampled_block"]
 
 
 def proposals(temperature: float) -> tuple[Drafts, ...]:
     """The ways to draft for text of one temperature, the usual one of engines first."""
-    first_choice = Drafts("the draft's first choice", GREEDY_DRAFT)
+    first_choice = Drafts("the draft's first choice", GREEDY_DRAFT, "first_choice")
     if temperature == 0:
         return (first_choice,)
     # As the columns of a trace are named, so that 0.7 squared is found at 0.49.
@@ -33,12 +34,13 @@ def proposals(temperature: float) -> tuple[Drafts, ...]:
     twice = Drafts(
         f"sampled at {squared:g} (transformers: the temperature acts twice)",
         Acceptance(sampled=True, draft_temperature=squared),
+        "sampled_twice",
     )
     return (
         first_choice,
-        Drafts(f"sampled at {heat:g}", Acceptance(sampled=True, draft_temperature=heat)),
+        Drafts(f"sampled at {heat:g}", Acceptance(sampled=True, draft_temperature=heat), "sampled"),
         *([twice] if squared != heat else []),
-        Drafts(f"sampled at {heat:g}, block verification", Acceptance(True, heat, block=True)),
+        Drafts(f"sampled at {heat:g}, block verification", Acceptance(True, heat, block=True), "sampled_block"),
     )
 
 

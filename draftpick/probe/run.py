@@ -159,6 +159,7 @@ class Probe:
     def __init__(self, request: Request, say: Say) -> None:
         self._request, self._say = request, say
         self._seconds: dict[str, float] = dict.fromkeys(("loading", "writing", "reading", "checking", "timing"), 0.0)
+        self._refuse_old_trace()
         torch = torch_here()
         device = find_device(request.device, torch)
         check_count(request.devices, device, torch)
@@ -185,6 +186,11 @@ class Probe:
                 attention=request.attention,
             )
 
+    def _refuse_old_trace(self) -> None:
+        trace = self._request.trace
+        if trace.is_file() and not self._request.resume:
+            raise CannotProbe(f"{trace} is there already", "go on with it (--resume), or name another with --trace")
+
     def run(self) -> Outcome:
         """Measure until enough is known; an interrupt ends the run and keeps what is there."""
         request, outcome = self._request, self.outcome
@@ -198,6 +204,8 @@ class Probe:
                 self._measure(writer)
             except KeyboardInterrupt:
                 outcome.stopped_by, outcome.interrupted = "interrupted", True
+            if not outcome.interrupted:
+                self._compare_kept()
         if self._agreement.compared:
             given = any(prompt.response is not None for prompt in request.prompts)
             outcome.checks.append(self._agreement.check(given))
@@ -218,6 +226,7 @@ class Probe:
             "thinking": request.thinking,
             "chat_template": self.renderer.has_template,
             "dtype": self.target.dtype,
+            "attention": request.attention,
             "device": self.outcome.device,
             "software": timing.software(),
             "eos_ids": sorted(self.outcome.eos_ids),
@@ -228,11 +237,6 @@ class Probe:
         request = self._request
         if not request.trace.is_file():
             return None
-        if not request.resume:
-            raise CannotProbe(
-                f"{request.trace} is there already",
-                "go on with it (--resume), or name another file with --trace",
-            )
         kept = read(request.trace)
         check_same(kept, header)
         return kept
@@ -260,13 +264,29 @@ class Probe:
         if outcome.costs:
             self._look_for_drift()
 
+    def _compare_kept(self) -> None:
+        """Where all answers were kept from an earlier run, the target reads some of them again."""
+        rows = [row for row in self.outcome.rows if row.tokens][: self._request.batch_size]
+        if self._agreement.compared or not rows:
+            return
+        sampling = next(one for one in self._request.samplings if one.temperature == rows[0].temperature)
+        rows = [row for row in rows if row.temperature == sampling.temperature]
+        with self._clock("checking"):
+            prompts, answers = [row.prompt_ids for row in rows], [row.tokens for row in rows]
+            (readings,) = read_answers(prompts, answers, (), target=self.target, sampling=sampling)
+        self._agreement.add(readings, sampling)
+
     def _todo(self) -> list[tuple[Prompt, list[int]]]:
         """Prompts that are not in the trace yet and fit the context, with their ids."""
         request, outcome = self._request, self.outcome
         self._done = {(row.prompt, row.digest, row.temperature) for row in outcome.rows}
         lengths = [model.max_length for model in (self.target, *self.drafts) if model.max_length is not None]
         room = min(lengths, default=1 << 30) - request.max_new_tokens
-        prompts = [(prompt, self.renderer.ids(prompt)) for prompt in request.prompts]
+        different = list({prompt.digest: prompt for prompt in reversed(request.prompts)}.values())[::-1]
+        if len(different) < len(request.prompts):
+            repeated = len(request.prompts) - len(different)
+            outcome.doubts.append(f"{repeated} repeated prompts were left out: the same text tells nothing new")
+        prompts = [(prompt, self.renderer.ids(prompt)) for prompt in different]
         fitting = [(prompt, ids) for prompt, ids in prompts if 0 < len(ids) <= room]
         if not fitting:
             raise CannotProbe(
@@ -344,8 +364,10 @@ class Probe:
             temperatures=tuple(dict.fromkeys(heats)),
         )
         own = readings.pop(0) if with_target else None
-        if own is not None and sampling.greedy:
-            self._agreement.add(own)
+        if own is not None:
+            self._agreement.add(own, sampling)
+        if given and own is not None:
+            _check_possible(part, own, sampling)
         return [
             _row(
                 prompt,
@@ -363,6 +385,10 @@ class Probe:
     def _time(self) -> None:
         request, outcome = self._request, self.outcome
         context = request.context or _typical_context(outcome.rows)
+        longest = min((model.max_length or context for model in (self.target, *self.drafts)), default=context)
+        if context + request.k_max + 1 > longest > request.k_max + 1:
+            context = longest - request.k_max - 1
+            outcome.doubts.append(f"steps were timed at a context of {context} tokens, the longest the models have")
         for draft in self.drafts:
             self._say(f"timing {self.target.id} and {draft.id}")
             with self._clock("timing"):
@@ -421,10 +447,14 @@ class Probe:
         outcome = self.outcome
         found = outcome.measured()
         done = outcome.num_prompts
-        rates = ", ".join(
-            f"{one.draft}{f' at T = {one.temperature:g}' if len(self._request.samplings) > 1 else ''} "
-            f"{one.rate.value:.3f} ±{(one.rate.high - one.rate.low) / 2:.3f}"
-            for one in found
+        rates = (
+            "nothing yet"
+            if not found
+            else ", ".join(
+                f"{one.draft}{f' at T = {one.temperature:g}' if len(self._request.samplings) > 1 else ''} "
+                f"{one.rate.value:.3f} ±{(one.rate.high - one.rate.low) / 2:.3f}"
+                for one in found
+            )
         )
         spent = self._seconds["writing"] + self._seconds["reading"]
         left = spent / max(done - self._resumed, 1) * (total - done)
@@ -445,6 +475,21 @@ class _Clock:
 
     def __exit__(self, *_: object) -> None:
         self._seconds[self._name] += time.perf_counter() - self._begun
+
+
+def _check_possible(
+    part: Sequence[tuple[Prompt, list[int], Written]], readings: Sequence[Reading], sampling: Sampling
+) -> None:
+    """Raise CannotProbe for an answer that these processors rule out, before it is written."""
+    import numpy as np
+
+    for (prompt, _, _), reading in zip(part, readings, strict=True):
+        if bool(np.isneginf(reading.log_prob[sampling.temperature]).any()):
+            raise CannotProbe(
+                f"{prompt.id}: the answer holds a token of probability 0 under --top-k {sampling.top_k} and --top-p "
+                f"{sampling.top_p:g}",
+                "name the temperature, top-k and top-p that the answers were sampled with",
+            )
 
 
 def _parts(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

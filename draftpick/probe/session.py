@@ -63,13 +63,30 @@ def probe(
     if not outcome.rows:
         raise CannotProbe("nothing was measured before the run ended", "give it more time")
     found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
-    if others and not outcome.interrupted:
-        records = [translated.measure(running, files[draft.id], say) for draft in others]
-        found = found.model_copy(update={"translated": records})
-    if verify is not None and not outcome.interrupted:
-        checks = [probe_file.CheckRecord(**check._asdict()) for check in running.verify(verify)]
-        found = found.model_copy(update={"checks": [*found.checks, *checks]})
-    return Done(found, outcome.interrupted)
+    if outcome.interrupted:
+        return Done(found, True)
+    try:
+        for draft in others:
+            found = _with_translated(found, running, files[draft.id], say)
+        if verify is not None:
+            checks = [probe_file.CheckRecord(**check._asdict()) for check in running.verify(verify)]
+            found = found.model_copy(update={"checks": [*found.checks, *checks]})
+    except KeyboardInterrupt:
+        return Done(found, True)
+    return Done(found, False)
+
+
+def _with_translated(
+    found: probe_file.ProbeFile, running: Probe, draft: ModelFiles, say: Callable[[str], None]
+) -> probe_file.ProbeFile:
+    """The probe with a draft of another tokenizer; where no loop runs it, what was measured of others is kept."""
+    try:
+        record = translated.measure(running, draft, say)
+    except CannotProbe as error:
+        if not found.drafts and not found.translated:
+            raise
+        return found.model_copy(update={"doubts": [*found.doubts, error.message]})
+    return found.model_copy(update={"translated": [*found.translated, record]})
 
 
 def _files(model: ModelProfile, *, offline: bool, consent: Callable[[str], bool]) -> ModelFiles:

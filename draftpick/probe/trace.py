@@ -28,7 +28,21 @@ _LEAST_LOG = -1e5
 """Written for the logarithm of a probability that is zero in floating point: JSON has no infinity."""
 _MOST_ID = 1 << 31
 
-_MUST_AGREE = ("target", "drafts", "temperatures", "top_k", "top_p", "seed", "max_new_tokens", "dtype", "thinking")
+_MUST_AGREE = (
+    "target",
+    "drafts",
+    "prompts_digest",
+    "temperatures",
+    "top_k",
+    "top_p",
+    "seed",
+    "max_new_tokens",
+    "dtype",
+    "attention",
+    "thinking",
+    "chat_template",
+    "eos_ids",
+)
 """Of a header: what may not differ between the parts of one trace."""
 
 
@@ -147,6 +161,7 @@ class Writer:
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise self._cannot(error) from None
         try:
+            self._lock()
             if keep is not None:
                 self._go_on(keep)
             else:
@@ -157,6 +172,21 @@ class Writer:
                 path.unlink(missing_ok=True)
             raise
         self._new = False
+
+    def _lock(self) -> None:
+        """Two runs on one trace would write over each other (not held on Windows)."""
+        try:
+            import fcntl
+        except ModuleNotFoundError:
+            return
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotWrite(
+                f"{self.path}: another run is writing it", "wait for that run, or name another file with --trace"
+            ) from None
+        except OSError:
+            return  # a file system without locks
 
     def _go_on(self, keep: TraceFile) -> None:
         try:
@@ -340,7 +370,7 @@ def check_same(found: TraceFile, header: Mapping[str, Any]) -> None:
             name, before, now = different
             raise UsageError(
                 f"{found.path}: its {name} was {before!r:.120}, now it is {now!r:.120}",
-                "resume with the options of the first run, or begin another trace",
+                "resume with the options of the first run, delete that trace, or name another with --trace",
             )
 
 

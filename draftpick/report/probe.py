@@ -202,7 +202,7 @@ def _provenance(probe: ProbeFile) -> str:
     tokens = f"{probe.num_prompts} prompts ({probe.prompts['source']}), {probe.num_tokens:,} tokens"
     torch = probe.software.get("torch", "?")
     trace = f"; trace in {probe.trace.path}" if probe.trace is not None else ""
-    return f"{tokens}, {probe.dtype} on {probe.device['id']}, torch {torch}; {seconds}{trace}."
+    return f"{tokens}, {probe.dtype} on {probe.device.id}, torch {torch}; {seconds}{trace}."
 
 
 def _interval(value: IntervalRecord) -> str:
@@ -221,5 +221,5 @@ def _proposing(name: str) -> str:
     return name if name.startswith("the") else f"tokens {name}"
 
 
-def _best_length(lengths: Sequence[float]) -> str:
-    return f"{lengths[-1]:.2f} at k = {len(lengths)}" if lengths else "-"
+def _best_length(lengths: Sequence[IntervalRecord]) -> str:
+    return f"{lengths[-1].value:.2f} at k = {len(lengths) - 1}" if lengths else "-"

@@ -30,6 +30,10 @@ K = {
     "num_draft_tokens": 100.5, "num_accepted_tokens": 70.2, "num_accepted_tokens_per_pos": [70.2],
     "acceptance_histogram": [30.3, 70.2], "speedup": RATE,
 }  # fmt: skip
+PLAIN_STEP = {
+    **K, "k": 0, "mean_acceptance_length": 1.0, "mean_acceptance_length_low": 1.0, "mean_acceptance_length_high": 1.0,
+}  # fmt: skip
+ONE = {"value": 1.0, "low": 1.0, "high": 1.0, "level": 0.95}
 COSTS = {
     "source": "measured", "software": "transformers", "num_seqs": 1, "context": 64, "target_ms": 10.0,
     "draft_first_ms": 1.0, "draft_ms": 1.0, "verify_ms": [10.0, 11.0], "overhead_ms": 0.1, "c": 0.1,
@@ -64,9 +68,12 @@ PLAIN: dict[str, Any] = {
     "drafts": [
         {
             "draft": "acme/draft", "method": "draft_model", "temperature": 0.0, "proposal": "the draft's first choice",
-            "acceptance_rate": RATE, "by_k": [K], "position_rates": {"marginal": [0.7], "conditional": [None]},
+            "way": "first_choice", "level": 0.95, "acceptance_rate": RATE, "by_k": [PLAIN_STEP, K],
+            "position_rates": {"marginal": [0.7], "conditional": [None]},
             "by_domain": {"chat": {"acceptance_rate": RATE, "num_prompts": 16}},
-            "other_proposals": [{"proposal": "x", "acceptance_rate": RATE, "mean_acceptance_lengths": [1.7]}],
+            "other_proposals": [
+                {"proposal": "x", "way": "sampled", "acceptance_rate": RATE, "mean_acceptance_lengths": [ONE, RATE]}
+            ],
             "num_prompts": 16, "num_tokens": 2000, "stopped_by": "x", "doubts": ["one"], "costs": [COSTS],
             "plan": {"num_spec_tokens": 1, "mean_acceptance_length": 1.7, "speedup": RATE},
         }
@@ -170,6 +177,12 @@ def test_what_is_not_finite_is_no_figure() -> None:
         (changed(11, "drafts", 0, "temperature"), "drafts.0.temperature"),
         (changed("acme", "target"), "target: "),
         (changed(-5, "target", "params_text"), "target.params_text"),
+        (changed({}, "models"), "models lacks acme/draft"),
+        (changed(-3, "device", "count"), "device.count"),
+        (changed(50.0, "drafts", 0, "by_k", 1, "mean_acceptance_length"), "tokens per step at k = 1"),
+        (changed(2, "drafts", 0, "by_k", 1, "k"), "does not count 0, 1, 2"),
+        (changed(7.0, "drafts", 0, "acceptance_rate", "high"), "no share with its bounds"),
+        (changed(1e300, "drafts", 0, "costs", 0, "c"), "drafts.0.costs.0.c"),
         (changed({}, "models", "x\n" + "y" * 10_000), "models.x"),
         (changed([1], "drafts"), "drafts.0"),
         (changed("x", "trace"), "trace"),

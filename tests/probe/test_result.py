@@ -307,14 +307,21 @@ def test_two_drafts_that_may_beat_each_other_keep_the_run_going() -> None:
     ]
     both = [found(rows, "a"), found(rows, "b")]
     assert reason_to_stop(both, {"a": costs(0.05), "b": costs(0.05)}, 20, 0, OPEN) is None
-    quotient = result.compared(both[0], 4, both[1], 4)
+    prices = {"a": costs(0.05), "b": costs(0.05)}
+    plans = [one.priced(prices[one.draft]) for one in both]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    quotient = result.compared(both[0], plans[0], both[1], plans[1], prices)
     assert quotient is not None
     assert quotient.low < 1 < quotient.high
 
 
 def test_a_draft_is_as_good_as_itself() -> None:
     one = found(answers(12, 5))
-    quotient = result.compared(one, 4, one, 4)
+    prices = {one.draft: costs(0.05)}
+    plan = one.priced(prices[one.draft])
+    assert plan is not None
+    quotient = result.compared(one, plan, one, plan, prices)
     assert quotient is not None
     assert tuple(quotient)[:3] == pytest.approx((1, 1, 1))
 
@@ -407,7 +414,7 @@ def test_no_timings_have_no_spread_to_divide_by() -> None:
 def test_block_verification_accepts_no_less() -> None:
     row = sampled(0.7, (0.7, 0.49), size=40)
     token, block = (
-        measured([row], "d", 0.7, result.Drafts("", Acceptance(True, 0.7, block)), k_max=6, first=1)
+        measured([row], "d", 0.7, result.Drafts("", Acceptance(True, 0.7, block), "sampled"), k_max=6, first=1)
         for block in (False, True)
     )
     for one, other in zip(token.lengths, block.lengths, strict=True):
