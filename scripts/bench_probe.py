@@ -281,7 +281,7 @@ def sampling(bench: Bench) -> Told:
         for k in SAMPLED_KS:
             for case in _cases(probe, heat, k):
                 measured = until_sure(case.loop, first)
-                way = result.Drafts(case.name, case.rule)
+                way = result.Drafts(case.name, case.rule, "sampled")
                 found = result.measured(rows, "draft-1", heat, way, k_max=k, first=FIRST)
                 figures.append(_beside(f"T = {heat:g}, k = {k}: {case.name}", measured, found.by_k[k].visible))
                 _say(f"{figures[-1].what}: {figures[-1].seen}")

@@ -147,8 +147,8 @@ def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], p
     failed = next((check for check in outcome.checks if not check.passed), None)
     if failed is not None:
         return (
-            f"Undecided for {target}: acceptance rates were measured on {outcome.num_prompts} prompts ({rates}), but the "
-            f"measurement is suspect: {failed.name}: {failed.detail}."
+            f"Undecided for {target}: acceptance rates were measured on {outcome.num_prompts} prompts ({rates}), but "
+            f"the measurement is suspect: {failed.name}: {failed.detail}."
         )
     return (
         f"Acceptance rates with {target} were measured on {outcome.num_prompts} prompts ({rates}), but not what a step "

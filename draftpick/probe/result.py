@@ -258,7 +258,7 @@ def reason_to_stop(
         return f"all {num_prompts} prompts were used"
     if budget.most_seconds is not None and seconds >= budget.most_seconds:
         return f"the time limit of {budget.most_seconds:g} s was reached"
-    if budget.fixed or num_prompts < budget.first_look:
+    if budget.fixed or num_prompts < budget.first_look or any(one.trace.low_confidence for one in found):
         return None
     if costs and all(
         _is_clear([one for one in found if one.temperature == heat], costs, num_prompts)
