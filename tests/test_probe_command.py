@@ -473,3 +473,15 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_loaded(tmp_pa
     answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "nowhere" / "probe.json"), *QUICK)
     assert answer.exit_code == 3
     assert "loading" not in answer.stderr
+
+
+def test_what_needs_no_draft_is_named_where_no_draft_gains(tmp_path: Path) -> None:
+    """Answers that repeat themselves, and a draft as dear as its target."""
+    (tmp_path / "costs.json").write_text('{"target_ms": 10, "draft_ms": 10, "verify_ms": [10, 10, 10, 10, 10]}')
+    answers = tmp_path / "answers.jsonl"
+    rows = [{"prompt": f"Count {n}.", "response": "self.x = x\n" * 8} for n in range(10)]
+    answers.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    options = ("--responses", str(answers), "--costs", str(tmp_path / "costs.json"), "-k", "4", "--precision", "0")
+    answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *options, "--exit-zero")
+    assert answer.exit_code == 0, answer.stderr
+    assert "Without a draft" in document(tmp_path / "probe.json")["decision"]["sentence"]

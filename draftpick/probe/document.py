@@ -19,7 +19,7 @@ from draftpick.probe.run import Costs, Outcome
 from draftpick.probe.timing import Passes
 from draftpick.probe.trace import as_trace
 from draftpick.replay import Replayed
-from draftpick.speedup import Decision, Interval, Plan, StepTimes
+from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes
 
 
 def document(
@@ -36,6 +36,7 @@ def document(
     found = outcome.measured(replay.level_of_best(max(len(request.drafts), 1)))
     plans = [_plan(outcome, one) for one in found]
     said, best, unsteady = _decide(outcome, found, plans)
+    lookups = _draft_free(outcome, found)
     return probe_file.ProbeFile(
         schema_version="1",
         kind="probe",
@@ -57,10 +58,10 @@ def document(
         num_prompts=outcome.num_prompts,
         num_tokens=sum(len(row.tokens) for row in outcome.rows),
         stopped_by=outcome.stopped_by,
-        decision=_decision(outcome, said, found, plans, best, unsteady),
+        decision=_with_lookups(_decision(outcome, said, found, plans, best, unsteady), lookups),
         drafts=[_draft(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
         comparisons=_comparisons(outcome, found, plans),
-        draft_free=_draft_free(outcome, found),
+        draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
         doubts=outcome.doubts
         + [f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed],
@@ -130,6 +131,18 @@ def _decision(
         sentence=sentence,
         more_prompts=said.more_prompts,
     )
+
+
+def _with_lookups(
+    decision: probe_file.DecisionRecord, lookups: Sequence[probe_file.LookupRecord]
+) -> probe_file.DecisionRecord:
+    """What needs no draft may gain where no draft does."""
+    gaining = [(row, row.speedup) for row in lookups if row.speedup is not None and row.speedup.low > 1 + MARGIN]
+    if decision.action == "speculate" or not gaining:
+        return decision
+    row, gain = max(gaining, key=lambda pair: pair[1].value)
+    added = f" Without a draft, {row.method} at k = {row.num_spec_tokens} is estimated to give {gain.value:.2f}×."
+    return decision.model_copy(update={"sentence": decision.sentence + added})
 
 
 def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], plans: Sequence[Plan | None]) -> str:
