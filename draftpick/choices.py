@@ -187,6 +187,8 @@ PROBE_TABLE: tuple[Choice, ...] = (
     Choice("check-prompts", 2, "real speculative runs are slow; two prompts show a wrong replay"),
     Choice("check-tokens", 64, "tokens of those runs"),
     Choice("check-repeats", 3, "of those runs: the median of three forgives one disturbance"),
+    Choice("check-most-repeats", 15, "of quick models: the pace of a machine wanders from second to second"),
+    Choice("check-least-seconds", 10, "over which those runs are spread, as far as most-repeats allows"),
     Choice("check-seconds", 60, "after which those runs are not repeated: a slow model is timed well by one"),
     Choice("check-warm-up", 8, "tokens of a first run, for kernels to be chosen and memory to be had"),
     Choice("probed-drafts", 3, "of `recommend --probe`: the best is nearly always among the first three"),

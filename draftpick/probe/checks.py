@@ -94,12 +94,14 @@ def real_runs(
     plain: list[list[Run]] = [[] for _ in prompts]
     runs: dict[int, list[list[Run]]] = {k: [[] for _ in prompts] for k in lengths}
     _all_kinds(target, draft, prompts[0], int(PROBE["check-warm-up"]), lengths)
-    begun, turns = time.monotonic(), int(PROBE["check-repeats"])
-    for turn in range(turns):
-        if turn and time.monotonic() - begun > PROBE["check-seconds"]:
+    begun = time.monotonic()
+    for turn in range(int(PROBE["check-most-repeats"])):
+        spent = time.monotonic() - begun
+        enough = turn >= PROBE["check-repeats"] and spent > PROBE["check-least-seconds"]
+        if enough or (turn and spent > PROBE["check-seconds"]):
             break
         for place, prompt in enumerate(prompts):
-            say(f"real runs with {draft.id}: {turn * len(prompts) + place + 1} of at most {turns * len(prompts)}")
+            say(f"real runs with {draft.id}, {turn * len(prompts) + place + 1}")
             alone, drafted = _all_kinds(target, draft, prompt, limit, lengths)
             plain[place].append(alone)
             for k, run in zip(lengths, drafted, strict=True):

@@ -15,6 +15,8 @@ from draftpick.speedup import StepTimes
 WARM_UP = 3
 LEAST_REPEATS = 7
 MOST_REPEATS = 41
+LEAST = 0.3
+"""Share of a pass that it costs in a run at the least: below, timings were disturbed."""
 SECONDS = 6.0
 """For the passes of one target and draft; slow models are timed LEAST_REPEATS times all the same."""
 
@@ -287,17 +289,19 @@ class Repeats(NamedTuple):
 def overhead_of(passes: Passes, plain: Repeats, few: Repeats, many: Repeats) -> Overhead:
     """What the software adds to its passes, from plain runs and from runs with few and with many drafted tokens.
 
-    Two kinds of runs, two unknowns: a time per step and a time per drafted token. Times below zero are noise: 0.
+    Two kinds of runs, two unknowns: a time per step and a time per drafted token. A pass timed by itself waits for the
+    device, which a run does not: what is added may be less than nothing, down to LEAST of the pass.
     """
     target = [timing.median for timing in passes.target]
     alone = plain.typical
     per_token = sum(run.seconds for run in alone) / sum(len(run.tokens) for run in alone) - target[0]
     rest, share = zip(*(_beyond_passes(passes, runs.typical) for runs in (few, many)), strict=True)
     per_draft = (rest[1] - rest[0]) / (share[1] - share[0]) if share[1] > share[0] else 0.0
-    per_draft = max(per_draft, 0.0)
+    per_draft = max(per_draft, (LEAST - 1) * passes.draft[0].median)
+    per_token = max(per_token, (LEAST - 1) * target[0])
     per_step = sum(value - per_draft * drafted for value, drafted in zip(rest, share, strict=True)) / 2
     spread = 1.96 * math.sqrt(plain.variance + max(few.variance, many.variance))
-    return Overhead(max(per_token, 0.0), max(per_step - max(per_token, 0.0), 0.0), per_draft, software(), spread)
+    return Overhead(per_token, max(per_step - per_token, 0.0), per_draft, software(), spread)
 
 
 def _beyond_passes(passes: Passes, runs: Sequence[Run]) -> tuple[float, float]:
