@@ -285,7 +285,7 @@ class Probe:
         different = list({prompt.digest: prompt for prompt in reversed(request.prompts)}.values())[::-1]
         if len(different) < len(request.prompts):
             repeated = len(request.prompts) - len(different)
-            outcome.doubts.append(f"{repeated} repeated prompts were left out: the same text tells nothing new")
+            outcome.doubts.append(f"repeated prompts were left out, as the same text tells nothing new: {repeated}")
         prompts = [(prompt, self.renderer.ids(prompt)) for prompt in different]
         fitting = [(prompt, ids) for prompt, ids in prompts if 0 < len(ids) <= room]
         if not fitting:
@@ -295,7 +295,7 @@ class Probe:
                 "shorten them, or the answers with --max-new-tokens",
             )
         if len(fitting) < len(prompts):
-            outcome.doubts.append(f"{len(prompts) - len(fitting)} prompts do not fit the context and were left out")
+            outcome.doubts.append(f"prompts that do not fit the context were left out: {len(prompts) - len(fitting)}")
         limit = request.budget.most_prompts
         return [
             (prompt, ids)
