@@ -31,7 +31,7 @@ import numpy as np
 
 from draftpick import replay
 from draftpick.choices import PROBE
-from draftpick.probe import local, prompts, result, timing
+from draftpick.probe import device, local, prompts, result, timing
 from draftpick.probe.local import GREEDY, LocalModel, Sampling
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
@@ -757,7 +757,7 @@ LONG_PROMPTS, LONG_TOKENS, LONG_ANSWER = 8, 2000, 32
 IN_A_PROCESS = """
 import json, random, sys
 from pathlib import Path
-from draftpick.probe import local
+from draftpick.probe import device, local
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
 from draftpick.probe.run import ModelFiles, Probe, Request
@@ -772,7 +772,7 @@ def peak():
 
 folder, heat, timed = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "timed"
 count, length, answer, words = (int(value) for value in sys.argv[4:8])
-local.torch_here()
+device.torch_here()
 imported = peak()
 rng = random.Random(0)
 asked = [Prompt(str(n), " ".join(f"w{rng.randrange(words)}" for _ in range(length))) for n in range(count)]
@@ -894,7 +894,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     chosen = arguments()
-    torch = local.torch_here()
+    torch = device.torch_here()
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     print(f"{timing.software()}, torch {torch.__version__}, {torch.get_num_threads()} threads{load}")
     print(f"target {chosen.target}, draft {chosen.draft}, prompts {chosen.prompts}")

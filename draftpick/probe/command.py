@@ -13,7 +13,8 @@ from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import WORKLOADS
 from draftpick.probe import prompts, session, weights
-from draftpick.probe.local import CannotProbe, Sampling
+from draftpick.probe.device import CannotProbe
+from draftpick.probe.local import Sampling
 from draftpick.probe.result import Budget
 from draftpick.probe_file import read_costs
 from draftpick.speedup import StepTimes, checked_times

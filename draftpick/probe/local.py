@@ -1,7 +1,7 @@
 """Models on the devices of this machine, through transformers: load, generate, and read given text.
 
-One code path for npu, cuda, mps and cpu: torch's own names for devices, no vendor's calls. Only safetensors are read,
-and no code of a model is run. Logits never leave this module whole: each piece is reduced on the device at once.
+Only safetensors are read, and no code of a model is run. Logits never leave this module whole: each piece is reduced
+on the device at once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from functools import cached_property, partial
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from draftpick.errors import DraftpickError, InvalidFile, NotResolvable, UsageError
+from draftpick.errors import DraftpickError, InvalidFile, NotResolvable
 from draftpick.models.bounded import read_json
+from draftpick.probe.device import BrokenLogits, CannotProbe, is_out_of_memory, torch_here
 
 if TYPE_CHECKING:
     import torch
@@ -38,19 +39,6 @@ _TRIAL_ERROR = 0.1
 
 _LESS_MEMORY = "take a smaller dtype, or more devices (--tensor-parallel-size)"
 _OTHER_ENGINE = "measure it in the engine that serves it, or try another transformers"
-
-_R = TypeVar("_R")
-_T = TypeVar("_T")
-
-
-class CannotProbe(DraftpickError):
-    """Nothing can be measured here: no torch, no such device, no weights, not enough memory (exit code 3)."""
-
-    exit_code = 3
-
-
-class BrokenLogits(CannotProbe):
-    """A model gives NaN or infinite logits: nothing measured with it would mean anything (exit code 3)."""
 
 
 class Sampling(NamedTuple):
@@ -110,135 +98,6 @@ class Reading(NamedTuple):
     """How far the emitted token's logit lies below the first choice's."""
     entropy: npt.NDArray[np.float64] | None = None
     """Of the target's distribution after its processors, in nats; None for drafts."""
-
-
-# ---------------------------------------------------------------------- devices
-
-
-def torch_here() -> Any:
-    """The module torch. Raises CannotProbe where it, or transformers, cannot be imported."""
-    try:
-        import torch
-        import transformers
-    except Exception as error:  # a broken plug-in of torch raises RuntimeError or OSError
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = "install the build of torch for this device, then: pip install 'draftpick[probe]'"
-        if "backend extension" in first or "libhccl" in first or "libascend" in first:
-            hint = "torch-npu is installed but CANN is not found: source its set_env.sh, or pip uninstall torch-npu"
-        raise CannotProbe(f"the probe needs torch and transformers: {first}", hint) from None
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return torch
-
-
-def find_device(asked: str | None, torch: Any) -> str:
-    """The device to measure on, in torch's spelling: what was asked for, or the machine's accelerator, or cpu.
-
-    Raises CannotProbe for a device that is not there, UsageError for a name torch does not have.
-    """
-    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    kind = here.type if here is not None else "cpu"
-    if asked is None or asked.strip().lower() == "auto":
-        return kind if kind == "cpu" else f"{kind}:{torch.accelerator.current_device_index()}"
-    name, _, index = asked.strip().lower().partition(":")
-    if name not in ("npu", "cuda", "mps", "cpu", "xpu") or (index and not index.isdecimal()):
-        raise UsageError(f"--device {asked!r} is no device of torch", "give npu, npu:0, cuda:1, mps, cpu or auto")
-    if name == "cpu":
-        return "cpu"
-    if name != kind:
-        raise CannotProbe(
-            f"there is no {name} device here: torch sees {kind}",
-            f"measure on it with --device {kind}, or run this on the machine that has it",
-        )
-    count = torch.accelerator.device_count()
-    if index and int(index) >= count:
-        raise CannotProbe(f"there is no {name}:{index} here: torch sees {count} of them", "count from 0")
-    return f"{name}:{index or torch.accelerator.current_device_index()}"
-
-
-def check_count(devices: int, device: str, torch: Any) -> None:
-    """Raise CannotProbe where a model shall be split over more devices than there are."""
-    here = torch.accelerator.device_count() if device != "cpu" else 1
-    if devices > here:
-        raise CannotProbe(
-            f"--tensor-parallel-size {devices}: there {'is' if here == 1 else 'are'} {here} {device.partition(':')[0]}",
-            "measure where the model is served, or take a target that fits here",
-        )
-
-
-def synchronize(device: str) -> None:
-    """Wait until the device has done what it was given; nothing to wait for on a CPU."""
-    if device != "cpu":
-        import torch
-
-        torch.accelerator.synchronize()
-
-
-def peak_memory(device: str) -> int | None:
-    """The most bytes that tensors took on an accelerator so far; None where torch does not count."""
-    import torch
-
-    memory = getattr(torch.accelerator, "memory", None) or getattr(torch, device.partition(":")[0], None)
-    counted = getattr(memory, "max_memory_allocated", None)
-    if device in ("cpu", "mps") or counted is None:
-        return None
-    return int(counted())
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says, in one of the spellings of devices, that memory ran out."""
-    text = str(error).lower()
-    return type(error).__name__ == "OutOfMemoryError" or any(
-        said in text for said in ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc")
-    )
-
-
-class Batches:
-    """Work on so many rows at a time; half as many from the moment that memory runs out."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def run(self, work: Callable[[Sequence[_R]], list[_T]], rows: Sequence[_R]) -> list[_T]:
-        """The results for all rows. Raises CannotProbe where even one row is too much."""
-        found: list[_T] = []
-        while len(found) < len(rows):
-            part = rows[len(found) : len(found) + self.size]
-            if (done := self._tried(work, part)) is not None:
-                found += done
-            elif self.size == 1 or len(part) == 1:
-                raise CannotProbe(
-                    "memory ran out with one sequence at a time",
-                    "shorten the answers with --max-new-tokens, leave long prompts out, or split the models over "
-                    "more devices with --tensor-parallel-size",
-                )
-            else:
-                # Outside of the handler: its traceback would keep the tensors.
-                _free()
-                self.size = max(min(self.size, len(part)) // 2, 1)
-        return found
-
-    @staticmethod
-    def _tried(work: Callable[[Sequence[_R]], list[_T]], rows: Sequence[_R]) -> list[_T] | None:
-        try:
-            return work(rows)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            return None
-
-
-def _free() -> None:
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.accelerator.is_available():
-        kind = torch.accelerator.current_accelerator().type
-        empty = getattr(getattr(torch, kind, None), "empty_cache", None)
-        if empty is not None:
-            empty()
 
 
 # ---------------------------------------------------------------------- models

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from draftpick.probe.local import CannotProbe
+from draftpick.probe.device import CannotProbe
 from draftpick.probe.prompts import Prompt
 
 

@@ -12,22 +12,8 @@ from typing import Any, NamedTuple
 from draftpick.choices import PROBE
 from draftpick.probe import checks, result, timing
 from draftpick.probe.checks import Check
-from draftpick.probe.local import (
-    Batches,
-    CannotProbe,
-    LocalModel,
-    Reading,
-    Sampling,
-    Written,
-    check_count,
-    find_device,
-    generate,
-    load,
-    peak_memory,
-    read_answers,
-    torch_here,
-    uniforms,
-)
+from draftpick.probe.device import Batches, CannotProbe, check_count, find_device, peak_memory, torch_here
+from draftpick.probe.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
 from draftpick.probe.prompts import Prompt, digest
 from draftpick.probe.render import Renderer
 from draftpick.probe.result import Budget, Measured

@@ -14,8 +14,8 @@ from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import translated, weights
+from draftpick.probe.device import CannotProbe
 from draftpick.probe.document import document
-from draftpick.probe.local import CannotProbe
 from draftpick.probe.run import ModelFiles, Probe, Request
 
 

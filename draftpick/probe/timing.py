@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from draftpick.probe.local import LocalModel, Stream, synchronize
+from draftpick.probe.device import synchronize
+from draftpick.probe.local import LocalModel, Stream
 from draftpick.speedup import StepTimes
 
 WARM_UP = 3

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from draftpick import probe_file
 from draftpick.choices import PROBE
 from draftpick.probe import timing
-from draftpick.probe.local import CannotProbe, load
+from draftpick.probe.device import CannotProbe
+from draftpick.probe.local import load
 from draftpick.probe.render import Renderer
 from draftpick.probe.run import ModelFiles, Probe
 

@@ -10,7 +10,8 @@ from typing import Any
 from draftpick.errors import DraftpickError, NotResolvable
 from draftpick.models.caches import find_cached, is_hub_id
 from draftpick.models.profile import ModelProfile
-from draftpick.probe.local import CannotProbe, missing_shards
+from draftpick.probe.device import CannotProbe
+from draftpick.probe.local import missing_shards
 
 _PATTERNS = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.tiktoken", "*.txt", "*.jinja")
 """What is fetched: never pickled weights, never code."""

@@ -20,19 +20,15 @@ from tiny_models import EOS, ROWS, ended_by, local_model, saved, texts, whole_lo
 
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable, UsageError
 from draftpick.probe import local as module
+from draftpick.probe.device import Batches, BrokenLogits, CannotProbe, find_device, is_out_of_memory
 from draftpick.probe.local import (
     GREEDY,
-    Batches,
-    BrokenLogits,
-    CannotProbe,
     LocalModel,
     Sampling,
     Stream,
     Written,
     check_reading,
-    find_device,
     generate,
-    is_out_of_memory,
     load,
     read_answers,
     uniforms,

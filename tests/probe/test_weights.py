@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from draftpick.errors import DraftpickError, NotResolvable
 from draftpick.models.profile import ModelProfile
-from draftpick.probe.local import CannotProbe
+from draftpick.probe.device import CannotProbe
 from draftpick.probe.weights import at_hand, folder_of, identity
 
 SAMPLES, SAMPLE = 64, 4096
