@@ -1,0 +1,206 @@
+"""What a gate reads and writes: the policy of pairs, the baseline, and the result, which is its JSON output as well.
+
+pydantic lives here as in `files`: import this module inside functions.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+SCHEMA_VERSION = "1"
+MOST_BYTES = 16 << 20
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
+Gain = Annotated[float, Field(strict=True, ge=0, le=100)]
+Whole = Annotated[int, Field(strict=True, ge=0, le=1 << 20)]
+Least = Annotated[int, Field(strict=True, ge=1, le=1 << 20)]
+Flag = Annotated[bool, Field(strict=True)]
+Verdict = Literal["accepted", "care"]
+
+CheckName = Literal[
+    "findings",
+    "score",
+    "coverage",
+    "memory",
+    "engine",
+    "evidence",
+    "acceptance_rate",
+    "mean_acceptance_length",
+    "speedup",
+    "num_spec_tokens",
+    "baseline",
+]
+"""What a gate checks, and what a waiver names."""
+
+Status = Literal["passed", "failed", "missing", "stale", "doubtful", "waived", "noted"]
+"""missing, stale and doubtful: the evidence could not be judged by; noted: said, and decides nothing."""
+
+
+# ---------------------------------------------------------------------- the policy
+
+
+class _Written(BaseModel):
+    # A key that nobody knows is a threshold that nobody checks.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Policy(_Written):
+    """What a pair must keep; absent thresholds are not checked. Rates are shares, and their lower bound must reach
+    the minimum.
+    """
+
+    fail_on: Literal["reject", "warn"] = "reject"
+    """Which findings of the rules fail a pair."""
+    allow: list[Name] = []
+    """Rules whose findings never fail it."""
+    min_score: Annotated[float, Field(strict=True, ge=0, le=100)] | None = None
+    min_coverage: Rate | None = None
+    must_fit: Flag = False
+    """In the memory of `device`."""
+    engine_verdict: Verdict | None = None
+    """The least that the pair's engine must say: accepted, or care, which takes both."""
+    min_acceptance_rate: Rate | None = None
+    min_mean_acceptance_length: Gain | None = None
+    """At the pair's num_spec_tokens, or at the k that the evidence chooses."""
+    min_speedup: Gain | None = None
+    max_k_drift: Whole | None = None
+    """How far the best k may move from the pair's num_spec_tokens, or from the baseline's, where that costs speed."""
+    tolerance: Rate | None = None
+    """Loss of acceptance rate against the baseline that is let pass, though the intervals show it."""
+    max_age_days: Least | None = None
+    min_prompts: Least | None = None
+
+
+class Waiver(_Written):
+    """A check that may fail for a while."""
+
+    check: CheckName
+    reason: Text
+    expires: date
+
+
+class PairRow(_Written):
+    """One pair of the policy file."""
+
+    name: Name
+    target: Name
+    draft: Name
+    revision: Name | None = None
+    """Of the target."""
+    draft_revision: Name | None = None
+    engine: Name | None = None
+    device: Name | None = None
+    tensor_parallel_size: Least | None = None
+    max_model_len: Least | None = None
+    max_num_seqs: Least | None = None
+    num_spec_tokens: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    """The k that is deployed."""
+    temperature: Annotated[float, Field(strict=True, ge=0, le=10)] | None = None
+    """Of several that were measured; the first without it."""
+    evidence: Name | None = None
+    """A saved probe file, seen from the policy file."""
+    probe: Flag = False
+    """Measure now."""
+    prompts: Name | None = None
+    """For `probe`: a file of prompts, seen from the policy file."""
+    policy: Policy = Policy()
+    waivers: list[Waiver] = []
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PairRow:
+        if self.evidence is not None and self.probe:
+            raise ValueError("evidence names a saved probe and probe = true measures anew: leave one out")
+        if self.prompts is not None and not self.probe:
+            raise ValueError("prompts are for probe = true")
+        return self
+
+
+class PolicyFile(_Written):
+    """A whole pairs.toml."""
+
+    schema_version: Literal["1"] = "1"
+    baseline: Name | None = None
+    """The file of baselines, seen from this one."""
+    defaults: Policy = Policy()
+    """Of every pair that does not say otherwise."""
+    pair: Annotated[list[PairRow], Field(min_length=1, max_length=1000)]
+
+    def policy(self, pair: PairRow) -> Policy:
+        """A pair's own thresholds over the defaults."""
+        return self.defaults.model_copy(
+            update={name: getattr(pair.policy, name) for name in pair.policy.model_fields_set}
+        )
+
+
+# ---------------------------------------------------------------------- the result
+
+
+class _Record(BaseModel):
+    # More keys may be added: a result of a newer draftpick still loads.
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class WaivedBy(_Record):
+    """Why a failed check does not fail its pair."""
+
+    reason: str
+    expires: date
+
+
+class CheckResult(_Record):
+    """One check of one pair."""
+
+    name: CheckName
+    status: Status
+    passed: bool
+    """Whether it lets the pair pass: true where it was waived."""
+    value: float | str | None = None
+    bound: float | None = None
+    """The end of the value's interval that was compared."""
+    threshold: float | str | None = None
+    baseline: float | None = None
+    reason: str
+    """In a sentence, values included."""
+    waiver: WaivedBy | None = None
+
+
+class PairResult(_Record):
+    """What became of one pair."""
+
+    name: str
+    target: str
+    draft: str
+    passed: bool
+    judged: bool
+    """False where its models are not found, or nothing of the evidence it needs can be used."""
+    line: int | None = None
+    """Of the policy file, where the pair begins."""
+    evidence: str | None = None
+    """The probe file that it was judged by."""
+    checks: list[CheckResult]
+
+
+class GateFile(_Record):
+    """A whole result."""
+
+    schema_version: Literal["1"]
+    kind: Literal["gate"]
+    tool: dict[str, str]
+    policy: str
+    """The policy file, as it was named."""
+    date: date
+    """The day that ages and waivers were counted from."""
+    passed: bool
+    pairs: list[PairResult]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all passed; 1: one failed; 3: none could be judged."""
+        if self.passed:
+            return 0
+        return 1 if any(pair.judged for pair in self.pairs) else 3
