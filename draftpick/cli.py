@@ -178,7 +178,8 @@ def recommend(
     answer = judge(where)
     if options["probe_best"]:
         evidence = _probe_best(answer, catalog, options)
-        answer = judge(measured_place(where, catalog), evidence=evidence)
+        measured = next(iter(evidence.values()), None)
+        answer = judge(measured_place(where, catalog, measured) if measured is not None else where, evidence=evidence)
     _answer(answer, options)
 
 
@@ -208,7 +209,7 @@ def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -
         raise KeyboardInterrupt
     if not _quiet:
         typer.echo(f"measured; the probe is kept in {path}", err=True)
-    return from_probe(done.probe)
+    return from_probe(done.probe, catalog)
 
 
 def check(
@@ -414,11 +415,11 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     from draftpick.catalog import load
 
     catalog = load(options["catalog_folder"])
-    saved = replanning.load_probe(path, options["temperature"])
+    saved = replanning.load_probe(path, catalog, options["temperature"])
     where = setting(
         {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
     )
-    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.engine), catalog)
+    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.any), catalog)
     answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
     _answer(answer, options)
 

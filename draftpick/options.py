@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.pair import STOP_RULES, WORKLOADS, Device, Setting
+
+if TYPE_CHECKING:
+    from draftpick.evidence import Evidence
 
 
 class Format(str, Enum):
@@ -606,11 +609,13 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
     )
 
 
-def measured_place(where: Setting, catalog: Catalog, engine: str = "transformers") -> Setting:
-    """A setting for what was measured: the engine that was measured, where nobody named another place or a load."""
-    if where.engine is not None or where.device is not None or (where.max_num_seqs or 1) > 1:
+def measured_place(where: Setting, catalog: Catalog, measured: Evidence) -> Setting:
+    """A setting for what was measured: in its engine, where nobody named another, another device or another load."""
+    # The software that is timed speculates for one sequence alone.
+    several = (where.max_num_seqs or 1) > 1
+    if where.engine is not None or several or measured.priced_here(where, measured.engine) is None:
         return where
-    return where._replace(engine=catalog.engine(engine))
+    return where._replace(engine=catalog.engine(measured.engine))
 
 
 def _device(asked: str | None, catalog: Catalog) -> Device | None:

@@ -166,6 +166,15 @@ class DraftRecord(_Record):
     plan: PlanRecord | None = None
 
 
+class LookupKRecord(_Record):
+    """A method without a draft at one k."""
+
+    k: Length
+    mean_acceptance_length: IntervalRecord
+    """Steps that drafted nothing included."""
+    draft_acceptance_rate: Share | None = None
+
+
 class LookupRecord(_Record):
     """A method without a draft, at its best k."""
 
@@ -175,6 +184,8 @@ class LookupRecord(_Record):
     mean_acceptance_length: float
     draft_acceptance_rate: Share | None = None
     speedup: IntervalRecord | None = None
+    by_k: list[LookupKRecord] = []
+    """From 1 on; empty in files of older versions."""
 
 
 class TranslatedRecord(_Record):
@@ -225,6 +236,8 @@ class DeviceRecord(_Record):
     count: Annotated[int, Field(ge=1, le=4096)] = 1
     threads: Annotated[int, Field(ge=1)] | None = None
     """Of the CPU that computed; null on an accelerator."""
+    tool_name: str | None = None
+    """As the device's own tool names it, for the catalogue; null in files of older versions."""
 
 
 class TraceRecord(_Record):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draftpick import __version__, probe_file, replay
+from draftpick.devices import present
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import result
@@ -301,7 +302,8 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
         priced = outcome.priced(drafts[0]) if drafts else None
         first = result.first_position(request.engine)
         trace = as_trace(outcome.rows, None, sampling.temperature, first=first, eos_ids=outcome.eos_ids)
-        for row in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+        for rows in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+            row = result.best_lookup(rows)
             assert row.length is not None, "rows without a length were left out"
             records.append(
                 probe_file.LookupRecord(
@@ -313,9 +315,20 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
                         row.draft_acceptance_rate.value if row.draft_acceptance_rate is not None else None
                     ),
                     speedup=_interval(row.speedup) if row.speedup is not None else None,
+                    by_k=[_lookup_k(one) for one in rows],
                 )
             )
     return records
+
+
+def _lookup_k(row: result.LookedUp) -> probe_file.LookupKRecord:
+    assert row.length is not None, "rows without a length were left out"
+    share = row.draft_acceptance_rate
+    return probe_file.LookupKRecord(
+        k=row.k,
+        mean_acceptance_length=_interval(row.length),
+        draft_acceptance_rate=share.value if share is not None else None,
+    )
 
 
 # ---------------------------------------------------------------------- costs
@@ -434,6 +447,7 @@ def _device(outcome: Outcome) -> probe_file.DeviceRecord:
         name=name or platform.processor() or platform.machine(),
         count=outcome.request.devices,
         threads=threads,
+        tool_name=present() if kind != "cpu" else "cpu",
     )
 
 
