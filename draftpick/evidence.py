@@ -12,7 +12,7 @@ from draftpick.cost import Costs
 from draftpick.errors import DraftpickError
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import DRAFT_FREE, Device, Setting
-from draftpick.speedup import Interval, StepTimes
+from draftpick.speedup import Interval, StepTimes, rescaled
 
 if TYPE_CHECKING:
     from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, LookupRecord, ProbeFile
@@ -105,22 +105,6 @@ class PolicyRow(NamedTuple):
     speedup: Interval | None
     estimated: bool
     """How many tokens a confidence stop wastes behind a miss is an estimate, and so is its speed-up."""
-
-
-def rescaled(interval: Interval, level: float) -> Interval:
-    """An interval at another level, half-widths taken as those of a normal distribution."""
-    if interval.level == level:
-        return interval
-    factor = _quantile(level) / _quantile(interval.level)
-    low, value, high = interval.low, interval.value, interval.high
-    return Interval(value, value - (value - low) * factor, value + (high - value) * factor, level)
-
-
-def _quantile(level: float) -> float:
-    """Of the normal distribution: what an interval of that level reaches, in standard deviations."""
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf((1 + min(max(level, 0.01), 0.9999)) / 2)
 
 
 def spread_of(evidence: Evidence, *, measured: bool) -> float:

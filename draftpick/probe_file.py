@@ -162,6 +162,8 @@ class DraftRecord(_Record):
     num_tokens: Count
     stopped_by: str
     doubts: list[str] = []
+    timing_doubts: list[str] = []
+    """Those of `doubts` that are about costs: the acceptance rate is as sure without them."""
     costs: list[CostRecord] = []
     plan: PlanRecord | None = None
 
@@ -281,6 +283,10 @@ class ProbeFile(_Record):
     translated: list[TranslatedRecord] = []
     checks: list[CheckRecord] = []
     doubts: list[str] = []
+    timing_doubts: list[str] = []
+    """Those of `doubts` that are about costs."""
+    notes: list[str] = []
+    """What was done differently from what was asked, and makes nothing doubtful."""
     peak_bytes: Count | None = None
 
     @model_validator(mode="after")

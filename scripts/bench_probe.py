@@ -703,7 +703,7 @@ def prediction(bench: Bench) -> Told:
             f"{base.target[-1].median * 1e3:.2f} ms; a plain token took {1e3 / sweep.speed(0):.2f} ms in transformers, "
             f"predicted {times.target * 1e3:.2f}",
             *([f"overhead, ms: {_milliseconds(added)}"] if added is not None else []),
-            *sweep.outcome.doubts,
+            *sweep.outcome.timing_doubts,
         ],
     )
 

@@ -64,8 +64,10 @@ def document(
         comparisons=_comparisons(outcome, found, plans),
         draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
-        doubts=outcome.doubts
-        + [f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed],
+        doubts=[f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed]
+        + outcome.timing_doubts,
+        timing_doubts=outcome.timing_doubts,
+        notes=outcome.notes,
         peak_bytes=outcome.peak_bytes,
     )
 
@@ -186,10 +188,8 @@ def _device_name(outcome: Outcome) -> str:
 
 def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
     longest = found.by_k.get(found.k_max)
-    doubts = result.doubts(found)
     costs = outcome.costs.get(found.draft)
-    if costs is not None:
-        doubts += _doubts_of_costs(costs)
+    timing_doubts = _doubts_of_costs(costs) if costs is not None else []
     return probe_file.DraftRecord(
         draft=found.draft,
         temperature=found.temperature,
@@ -210,7 +210,8 @@ def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.D
         num_prompts=found.trace.num_prompts,
         num_tokens=found.trace.num_tokens,
         stopped_by=outcome.stopped_by,
-        doubts=doubts,
+        doubts=result.doubts(found) + timing_doubts,
+        timing_doubts=timing_doubts,
         costs=_costs(outcome, found.draft),
         plan=_plan_record(plan),
     )

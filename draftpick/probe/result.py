@@ -136,6 +136,12 @@ def measured(
     return Measured(draft, temperature, way, trace, rate or Interval(0.0, 0.0, 1.0, LEVEL), by_k, level)
 
 
+def sums_by_prompt(rows: Sequence[Row], draft: str, temperature: float, way: Drafts, *, first: int) -> replay.Sums:
+    """α by prompt: what was accepted, and out of how many positions."""
+    trace = as_trace(rows, draft, temperature, first=first)
+    return replay.acceptance_sums(trace, way.rule, smooth=_smooths(trace, way.rule))
+
+
 def _smooths(trace: Trace, rule: Acceptance) -> bool:
     """Whether the expectation at each position is known: the same mean as its draws, with less noise."""
     if rule.block:
