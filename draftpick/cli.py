@@ -80,6 +80,7 @@ from draftpick.options import (
     Verify,
     Workload,
     Yes,
+    asked,
     dtype_of,
     measured_place,
     merged,
@@ -377,6 +378,7 @@ def plan(
         _plan_from_probe(probe_file, options)
     from draftpick.planning import plan_numbers
     from draftpick.report import plan
+    from draftpick.report.text import json_text
 
     if options["policy"]:
         raise UsageError(
@@ -393,7 +395,7 @@ def plan(
     )
     wanted = Format.json if json else options["output_format"]
     if wanted is Format.json:
-        text = plan.document(numbers)
+        text = json_text(plan.document(numbers, asked(options))) + "\n"
     elif wanted is Format.markdown:
         text = plan.markdown(numbers)
     else:
@@ -598,7 +600,7 @@ def _rendered(advice: "Advice", wanted: Format, options: dict[str, Any]) -> str:
     if wanted is Format.json:
         from draftpick.report import json
 
-        return json.render(advice) + "\n"
+        return json.render(advice, asked(options)) + "\n"
     if wanted is Format.markdown:
         from draftpick.report import markdown
 

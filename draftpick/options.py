@@ -517,6 +517,24 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+_NOT_ASKED = {"json", "output_format", "output", "explain", "exit_zero", "quiet", "no_color", "yes", "trace", "resume"}
+"""How an answer is shown or kept, or how it comes about: what it says is the same without."""
+_DEFAULTS = {"verify_cost": 1.0, "overhead": 0.0}
+
+
+def asked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, or set in a config file, as an answer keeps it: the models, and the options that change it."""
+    given = {name: value for name, value in values.items() if value not in (None, [], _DEFAULTS.get(name))}
+    named = {option: given[parameter] for option, parameter in _names(given).items() if parameter not in _NOT_ASKED}
+    drafts = given.get("draft", [])
+    return {
+        "target": given.get("target"),
+        "drafts": [drafts] if isinstance(drafts, str) else list(drafts),
+        "probe_file": str(given["probe_file"]) if "probe_file" in given else None,
+        "options": {option: str(value) if isinstance(value, Path) else value for option, value in named.items()},
+    }
+
+
 def _names(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Options as they are spelled on the command line, without the dashes before them → parameter."""
     spelled = {parameter: option for option, parameter in _PARAMETERS.items()}

@@ -329,10 +329,12 @@ def read_probe(path: Path) -> ProbeFile:
     try:
         return ProbeFile.model_validate(value)
     except ValidationError as error:
-        raise InvalidFile(f"{path}: {_first(error)}", "the file was changed by hand, or cut: probe again") from None
+        raise InvalidFile(
+            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: probe again"
+        ) from None
 
 
-def _first(error: ValidationError) -> str:
+def first_wrong(error: ValidationError) -> str:
     """The field that is wrong first, and why. Names of fields may be a stranger's keys."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part)[:60] for part in first["loc"])
@@ -382,7 +384,7 @@ def read_costs(path: Path) -> GivenCosts:
         found = GivenCosts.model_validate(read_json(path, 1 << 20))
     except ValidationError as error:
         raise InvalidFile(
-            f"{path}: {_first(error)}",
+            f"{path}: {first_wrong(error)}",
             "it holds target_ms, draft_ms and verify_ms (a list over 1, 2, … positions), and optionally draft_first_ms "
             "and overhead_ms",
         ) from None

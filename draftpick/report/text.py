@@ -46,9 +46,14 @@ def count(number: int | None) -> str:
 
 def size_of(proposal: Proposal) -> str:
     """The size of what a proposal adds."""
+    return count(params_of(proposal)) if proposal.draft is not None or proposal.head is not None else "-"
+
+
+def params_of(proposal: Proposal) -> int | None:
+    """Parameters of what a proposal adds: the draft's text decoder, or the head; None where unknown, or nothing."""
     if proposal.draft is not None:
-        return count(proposal.draft.params_text or proposal.draft.params_total)
-    return count(proposal.head.params) if proposal.head is not None else "-"
+        return proposal.draft.params_text or proposal.draft.params_total
+    return proposal.head.params if proposal.head is not None else None
 
 
 def ratio(pair: Pair) -> str:
