@@ -35,6 +35,8 @@ from draftpick.options import (
     ExitZero,
     Explain,
     Format,
+    GateFormat,
+    GateOutputFormat,
     Ignore,
     Images,
     InputLength,
@@ -83,6 +85,7 @@ from draftpick.options import (
     asked,
     dtype_of,
     measured_place,
+    pair_options,
     merged,
     setting,
 )
@@ -426,6 +429,56 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     _answer(answer, options)
 
 
+def gate(
+    policy_file: Annotated[
+        Path, typer.Argument(metavar="[PAIRS.toml]", help="The policy: pairs, thresholds, evidence.")
+    ] = Path("pairs.toml"),
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Write what was measured as the baseline of pairs that pass.")
+    ] = False,
+    init: Annotated[
+        Path | None,
+        typer.Option(metavar="ADVICE.json", help="Write a commented policy for an answer instead.", show_default=False),
+    ] = None,
+    yes: Yes = None,
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    output_format: GateOutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """In CI: exit 1 when a pair misses its policy, or got worse than its baseline."""
+    options = _options(dict(locals()))
+    if init is not None:
+        from draftpick.advice_file import read_advice
+        from draftpick.gate.start import first_policy
+
+        _write(first_policy(read_advice(init)), output)
+        return
+    from draftpick.gate import command
+    from draftpick.report import gate as report
+
+    gc.enable()
+    catalog, resolve = _sources(options)
+    with _Progress(quiet=_quiet) as say:
+        result = command.run(
+            policy_file,
+            catalog,
+            resolve=resolve,
+            setting=lambda pair: setting(pair_options(pair), catalog),
+            update=update_baseline,
+            offline=_is_offline(options),
+            consent=_consent(options),
+            say=say,
+        )
+    wanted = GateFormat.json if json else output_format or GateFormat.table
+    _write(report.render(result, wanted.value, **_screen(no_color, output)), output)
+    raise typer.Exit(0 if exit_zero else result.exit_code)
+
+
 def rules(
     name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
     no_color: NoColor = None,
@@ -504,6 +557,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
     "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
+    "gate": (gate, "Watch", "draftpick gate pairs.toml --format github"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }
 CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {

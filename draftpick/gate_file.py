@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from draftpick.errors import InvalidCatalog, InvalidFile, UsageError
 from draftpick.models.bounded import read_bytes, read_json
-from draftpick.probe_file import IntervalRecord
+from draftpick.probe_file import IntervalRecord, first_wrong
 from draftpick.toml_file import MAX_FILE_BYTES, read_toml
 
 SCHEMA_VERSION = "1"
@@ -150,8 +150,11 @@ class PolicyFile(_Written):
         return path.parent / name
 
 
-def read_policy(path: Path) -> PolicyFile:
-    """The policy in a TOML file. Raises UsageError where there is none, InvalidFile with file and line."""
+def read_policy(path: Path) -> tuple[PolicyFile, dict[str, int]]:
+    """The policy in a TOML file, and the line of each pair's name.
+
+    Raises UsageError where there is none, InvalidFile with file and line.
+    """
     if not path.exists():
         raise UsageError(
             f"{path}: no such policy file", "write one from an answer: draftpick gate --init advice.json -o pairs.toml"
@@ -164,9 +167,8 @@ def read_policy(path: Path) -> PolicyFile:
         raise InvalidFile(error.message, error.hint) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part)[:60] for part in first["loc"])
         raise InvalidFile(
-            f"{path}:{lines.of(first['loc'])}: {where[:200]}: {first['msg']:.200}".replace("\n", " "),
+            f"{path}:{lines.of(first['loc'])}: {first_wrong(error)}",
             _known_keys(first["loc"]) if first["type"] == "extra_forbidden" else "mend that line",
         ) from None
     seen: dict[str, int] = {}
@@ -178,7 +180,7 @@ def read_policy(path: Path) -> PolicyFile:
                 "give each pair a name of its own: baselines and reports are kept by it",
             )
         seen[pair.name] = line
-    return found
+    return found, seen
 
 
 def _known_keys(where: Sequence[Any]) -> str:
@@ -301,10 +303,8 @@ def read_baseline(path: Path) -> BaselineFile:
     try:
         return BaselineFile.model_validate(read_json(path, MOST_BYTES))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part)[:60] for part in first["loc"])
         raise InvalidFile(
-            f"{path}: {where[:200]}: {first['msg']:.200}".replace("\n", " "),
+            f"{path}: {first_wrong(error)}",
             "take the last good version back from version control, or delete it and use --update-baseline",
         ) from None
 

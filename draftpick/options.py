@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from draftpick.evidence import Evidence
 
 
+class GateFormat(str, Enum):
+    """How the result of a gate is written."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    github = "github"
+    junit = "junit"
+    sarif = "sarif"
+
+
 class Format(str, Enum):
     """How an answer is written."""
 

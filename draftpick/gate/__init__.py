@@ -82,12 +82,19 @@ class _Pair:
         measured = self._measured = self._evidence(baseline is not None)
         try:
             found, evidence = self._assessed(measured)
+            self._facts(found)
+            if measured is None or evidence is None:
+                return None
+            return self._measurement(measured, evidence, found, baseline)
         except DraftpickError as error:
+            # A model that is not found, or a k beyond what was measured: the other pairs are judged all the same.
             self._add("findings", "missing", f"{error.message}; {error.hint}" if error.hint else error.message)
             return None
-        self._facts(found)
-        if measured is None or evidence is None:
-            return None
+
+    def _measurement(
+        self, measured: Measured, evidence: Evidence, found: Assessment, baseline: BaselineFile | None
+    ) -> BaselineRow:
+        """The checks that a measurement is for."""
         self._rates(evidence, found)
         row = row_of(self._pair, measured, self._k(found))
         old = baseline.pairs.get(self._pair.name) if baseline is not None else None
@@ -335,13 +342,11 @@ class _Pair:
         best = max(said.plan.by_k, key=lambda row: row.speedup)
         kept = there.speedup / best.speedup
         fine = abs(best.k - expected) <= most or kept >= 1 - MARGIN
-        said_of = f"the best k is {best.k}, {expected} was expected: that gives {kept:.0%} of its speed".replace(
-            "%", " %"
-        )
+        share = f"{100 * kept:.0f} % of its speed"
         self._add(
             "num_spec_tokens",
             "passed" if fine else "failed",
-            said_of,
+            f"the best k is {best.k}, {expected} was expected: that gives {share}",
             value=float(best.k),
             threshold=float(most),
             baseline=float(expected),

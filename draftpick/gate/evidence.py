@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -23,8 +24,8 @@ class Sources(NamedTuple):
     resolve: Callable[[str, str | None], ModelProfile]
     """A name and a revision become a model."""
     setting: Callable[[PairRow], Setting]
-    measure: Callable[[PairRow, Path], Path]
-    """Measure a pair now and write the probe there."""
+    measure: Callable[[PairRow, ModelProfile, ModelProfile, Path], None]
+    """Measure a pair's target and draft now, and write the probe file there."""
     today: date
 
 
@@ -81,17 +82,18 @@ class Models:
 
     def _folder(self, name: str) -> Path | None:
         """A model's folder, seen from the policy file or from here."""
-        return next((one for one in (self._path.parent / name, Path(name)) if one.is_dir()), None)
+        places = (os.path.normpath(self._path.parent / name), name)
+        return next((Path(place) for place in places if os.path.isdir(place)), None)
 
 
 def find(pair: PairRow, path: Path, models: Models, sources: Sources) -> Measured:
     """The measurement of a pair of the policy at `path`: saved, or made now. Raises Unusable."""
     try:
-        place = path.parent / pair.evidence if pair.evidence is not None else None
-        if pair.probe:
-            place = sources.measure(pair, place or path.parent / f"gate-{_file_name(pair.name)}.json")
-        if place is None:
+        if pair.evidence is None and not pair.probe:
             raise Unusable("missing", "nothing was measured: the pair names no evidence and no probe = true")
+        place = path.parent / (pair.evidence or f"gate-{_file_name(pair.name)}.json")
+        if pair.probe:
+            sources.measure(pair, models.resolved(pair.target), models.resolved(pair.draft), place)
         if not place.exists():
             raise Unusable("missing", f"{place}: there is no such probe file")
         probe = read_probe(place)
