@@ -89,7 +89,6 @@ def _driver(result: GateFile) -> dict[str, Any]:
     rules = [
         {
             "id": name,
-            "name": name.title().replace("_", ""),
             "shortDescription": {"text": fault},
             "fullDescription": {"text": fault},
             "help": {"text": remedy.replace("`", ""), "markdown": remedy},
