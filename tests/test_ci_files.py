@@ -1,4 +1,4 @@
-"""The files that continuous integration reads: against their readers' schemas, and the scripts in them by bash."""
+"""What continuous integration reads, and the page about it: against their readers' schemas, scripts by bash."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from draftpick.cli import COMMANDS
+from draftpick.gate_file import CheckName, CheckResult, GateFile, PairResult, Policy, PolicyFile, Status
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 SCRIPTS = {step["name"]: step for step in ACTION["runs"]["steps"] if "run" in step}
 POLICY = "ci/pairs.toml"
+PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
 
 
 def valid(*command: str) -> str:
@@ -128,3 +135,68 @@ def test_the_demo_pair_passes_the_action(tmp_path: Path) -> None:
     assert (code, outputs) == (0, "exit-code=0\n")
     assert stdout.splitlines()[-1].startswith("The gate passed: ")
     assert all(path.stat().st_size for path in files.values())
+
+
+# ---------------------------------------------------------------------- the page
+
+
+def examples(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, or under a line of it."""
+    lines = PAGE.partition(heading)[2].split("\n")
+    start = next(number for number, line in enumerate(lines) if line.startswith(("| --- ", "|---")))
+    table = []
+    for line in lines[start + 1 :]:
+        if not line.startswith("|"):
+            break
+        table.append([cell.strip() for cell in line.strip("|").split("|")])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("example", "command"),
+    [
+        (0, ["check_jsonschema", "--builtin-schema", "vendor.github-workflows"]),
+        (1, ["check_jsonschema", "--builtin-schema", "vendor.github-workflows"]),
+        (2, ["check_jsonschema", "--builtin-schema", "vendor.gitlab-ci"]),
+        (3, ["pre_commit", "validate-config"]),
+    ],
+    ids=["action", "own runner", "gitlab", "pre-commit"],
+)
+def test_the_examples_are_whole(example: int, command: list[str], tmp_path: Path) -> None:
+    found = examples("yaml")
+    assert len(found) == 4
+    (tmp_path / "example.yaml").write_text(found[example], encoding="utf-8")
+    assert valid(*command, str(tmp_path / "example.yaml")) == ""
+
+
+def test_the_example_of_the_action_gives_it_inputs_that_it_has() -> None:
+    step = yaml.safe_load(examples("yaml")[0])["jobs"]["gate"]["steps"][1]
+    assert set(step["with"]) <= set(ACTION["inputs"])
+
+
+def test_the_example_of_a_policy_is_one() -> None:
+    (example,) = examples("toml")
+    policy = PolicyFile.model_validate(tomllib.loads(example))
+    (pair,) = policy.pair
+    assert policy.policy(pair).max_age_days == 60
+    assert policy.policy(pair).min_acceptance_rate == 0.7
+
+
+def test_the_tables_leave_nothing_out() -> None:
+    checks = rows("## What each check compares")
+    assert [row[0].strip("`") for row in checks] == list(get_args(CheckName))
+    named = {name for row in checks for name in re.findall(r"`([a-z_]+)`", row[1])}
+    assert named == {*Policy.model_fields, "baseline"}
+    statuses = rows("Each check ends in one of these:")
+    assert [row[0].strip("`") for row in statuses] == list(get_args(Status))
+    inputs = [name for row in rows("a summary of the job.") for name in re.findall("`([a-z-]+)`", row[0])]
+    assert inputs == list(ACTION["inputs"])
+
+
+def test_the_keys_of_the_json_are_those_of_the_result() -> None:
+    shown = set(re.findall(r'"([a-z_]+)"', PAGE.partition("### Anywhere else")[2])) - {"gate"}
+    assert shown == {*GateFile.model_fields, *PairResult.model_fields, *CheckResult.model_fields}
