@@ -345,11 +345,18 @@ class PairResult(_Record):
     passed: bool
     judged: bool
     """False where its models are not found, or nothing of the evidence it needs can be used."""
-    line: int | None = None
+    line: Annotated[int, Field(ge=1)] | None = None
     """Of the policy file, where the pair begins."""
     evidence: str | None = None
     """The probe file that it was judged by."""
     checks: list[CheckResult]
+
+    @model_validator(mode="after")
+    def _says_why(self) -> PairResult:
+        # A format that lists checks alone would show a pair green that failed without one.
+        if self.passed != all(check.passed for check in self.checks):
+            raise ValueError("a pair passes where all of its checks let it, and only there")
+        return self
 
 
 class GateFile(_Record):
@@ -364,6 +371,12 @@ class GateFile(_Record):
     """The day that ages and waivers were counted from."""
     passed: bool
     pairs: list[PairResult]
+
+    @model_validator(mode="after")
+    def _sums_up(self) -> GateFile:
+        if self.passed != all(pair.passed for pair in self.pairs):
+            raise ValueError("a gate passes where all of its pairs pass, and only there")
+        return self
 
     @property
     def exit_code(self) -> int:
