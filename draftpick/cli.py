@@ -85,8 +85,8 @@ from draftpick.options import (
     asked,
     dtype_of,
     measured_place,
-    pair_options,
     merged,
+    pair_options,
     setting,
 )
 
@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from draftpick.catalog import Catalog
     from draftpick.choices import RuleChoices
     from draftpick.evidence import Evidence
+    from draftpick.gate_file import GateFile
     from draftpick.models.profile import ModelProfile
     from draftpick.probe_file import ProbeFile
 
@@ -459,7 +460,6 @@ def gate(
         _write(first_policy(read_advice(init)), output)
         return
     from draftpick.gate import command
-    from draftpick.report import gate as report
 
     gc.enable()
     catalog, resolve = _sources(options)
@@ -475,8 +475,34 @@ def gate(
             say=say,
         )
     wanted = GateFormat.json if json else output_format or GateFormat.table
-    _write(report.render(result, wanted.value, **_screen(no_color, output)), output)
+    _write(_gate_text(result, wanted, _screen(no_color, output)), output)
     raise typer.Exit(0 if exit_zero else result.exit_code)
+
+
+def _gate_text(result: "GateFile", wanted: GateFormat, screen: dict[str, Any]) -> str:
+    from draftpick.report import gate as report
+    from draftpick.report import github, junit, markdown, sarif
+
+    if wanted is GateFormat.json:
+        return report.json(result)
+    if wanted is GateFormat.markdown:
+        return markdown.render(report.blocks(result))
+    if wanted is GateFormat.junit:
+        return junit.render(result)
+    if wanted is GateFormat.sarif:
+        return sarif.render(result)
+    if wanted is GateFormat.github:
+        _summarise(github.summary(result))
+        return github.annotations(result)
+    return report.table(result, **screen)
+
+
+def _summarise(text: str) -> None:
+    """Add to the summary of a GitHub job, where this is one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
+            file.write(text)
 
 
 def rules(

@@ -15,6 +15,7 @@ from draftpick.pair import STOP_RULES, WORKLOADS, Device, Setting
 
 if TYPE_CHECKING:
     from draftpick.evidence import Evidence
+    from draftpick.gate_file import PairRow
 
 
 class GateFormat(str, Enum):
@@ -302,6 +303,10 @@ Config = Annotated[
 OutputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="How to write the answer.", rich_help_panel=_OUTPUT),
+]
+GateOutputFormat = Annotated[
+    GateFormat | None,
+    typer.Option("--format", help="How to write the result.", rich_help_panel=_OUTPUT),
 ]
 AsJson = Annotated[
     bool,
@@ -636,6 +641,33 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         output_len=values["output_len"],
         stop_rule=_one_of(values["stop_rule"], "--stop-rule", STOP_RULES),
     )
+
+
+def pair_options(pair: PairRow) -> dict[str, Any]:
+    """The options of a command that judges one pair of a policy."""
+    own = {
+        "num_speculative_tokens": pair.num_spec_tokens,
+        **{name: getattr(pair, name) for name in _OF_PAIRS},
+    }
+    return {**dict.fromkeys(_OF_SETTINGS), **own}
+
+
+_OF_PAIRS = ("engine", "device", "tensor_parallel_size", "max_model_len", "max_num_seqs", "temperature")
+_OF_SETTINGS = (
+    "dtype",
+    "quantization",
+    "draft_quantization",
+    "images",
+    "trust_remote_code",
+    "kv_cache_dtype",
+    "gpu_memory_utilization",
+    "memory",
+    "bandwidth",
+    "workload",
+    "input_len",
+    "output_len",
+    "stop_rule",
+)
 
 
 def measured_place(where: Setting, catalog: Catalog, measured: Evidence) -> Setting:

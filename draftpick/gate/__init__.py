@@ -111,7 +111,8 @@ class _Pair:
             target=self._pair.target,
             draft=self._pair.draft,
             passed=not failed,
-            judged=not failed or any(check.status == "failed" for check in failed),
+            # Evidence that can be used was judged by, whatever else is missing.
+            judged=not failed or self._measured is not None or any(check.status == "failed" for check in failed),
             line=line,
             evidence=str(self._measured.path) if self._measured is not None else None,
             checks=self._checks,
