@@ -166,10 +166,15 @@ def read_policy(path: Path) -> tuple[PolicyFile, dict[str, int]]:
     except InvalidCatalog as error:
         raise InvalidFile(error.message, error.hint) from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)
+        # A key that is misspelled is the reason for others that are missing.
+        first = next((one for one in wrong if one["type"] == "extra_forbidden"), wrong[0])
+        unknown = first["type"] == "extra_forbidden"
+        where = ".".join(str(part)[:60] for part in first["loc"])[:200]
+        said = "no such key" if unknown else first["msg"][:200].replace("\n", " ")
         raise InvalidFile(
-            f"{path}:{lines.of(first['loc'])}: {first_wrong(error)}",
-            _known_keys(first["loc"]) if first["type"] == "extra_forbidden" else "mend that line",
+            f"{path}:{lines.of(first['loc'])}: {where}: {said}",
+            _known_keys(first["loc"]) if unknown else "mend that line",
         ) from None
     seen: dict[str, int] = {}
     for number, pair in enumerate(found.pair):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Answer, command, run
+from commands import Answer, run, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +19,7 @@ from draftpick.gate_file import BaselineRow, Lines, PromptSums, read_baseline
 from draftpick.probe_file import IntervalRecord
 from draftpick.toml_file import tomllib
 
-DEMO = Path(__file__).parents[2] / "catalog" / "demo"
+DEMO = Path(__file__).parents[1] / "catalog" / "demo"
 TARGET, DRAFT = str(DEMO / "target"), str(DEMO / "draft")
 LAW = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -61,9 +60,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     noise = torch.Generator().manual_seed(0)
     for name, value in weights.items():
         if name.endswith("down_proj.weight"):
-            weights[name] = value + (0.5 * value.float().std() * torch.randn(value.shape, generator=noise)).to(
-                value.dtype
-            )
+            disturbance = 0.5 * value.float().std() * torch.randn(value.shape, generator=noise)
+            weights[name] = value + disturbance.to(value.dtype)
     save_file(weights, folder / "draft" / "model.safetensors", metadata={"format": "pt"})
     return measured(folder, "probe", str(folder / "draft"))
 
@@ -404,25 +402,20 @@ def test_waived_evidence_is_judged_all_the_same(sound: Path, tmp_path: Path) -> 
 # ---------------------------------------------------------------------- policies that cannot be meant
 
 
+PAIR = '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("x = 1", 1, "x: Extra inputs"),
-        ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\nengin = "vllm"', 5, "did you mean engine"),
-        (
-            '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\nmin_sped = 1.0',
-            6,
-            "did you mean min_speedup",
-        ),
+        ("x = 1", 1, "x: no such key"),
+        (f'{PAIR}engin = "vllm"', 5, "did you mean engine"),
+        (f"{PAIR}[pair.policy]\nmin_sped = 1.0", 6, "did you mean min_speedup"),
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\n\nmin_speedup = "fast"', 7, "min_speedup"),
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\nmin_acceptance_rate = 61', 6, "less than or"),
         ('[defaults]\nmust_fit = 1\n[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"', 2, "must_fit"),
         ('[[pair]]\nname = "a"\ntarget = "t"', 1, "draft: Field required"),
-        (
-            '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n\n[[pair]]\nname = "a"\ntarget = "t"\ndraft = "e"',
-            7,
-            "line 2",
-        ),
+        (f"{PAIR}\n{PAIR}", 7, "stands in line 2"),
         (
             '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[[pair.waivers]]\ncheck = "speed"\nreason = "r"\n'
             "expires = 2030-01-01",
@@ -432,8 +425,8 @@ def test_waived_evidence_is_judged_all_the_same(sound: Path, tmp_path: Path) -> 
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\nprompts = "p.jsonl"', 1, "probe = true"),
         ("pair = []", 1, "pair"),
         ("", 1, "pair"),
-        ('[[pair]]\nname = "a"\nname = "b"', None, "line 3"),
-        ("[[pair", None, "line 1"),
+        ('[[pair]]\nname = "a"\nname = "b"\n\n', None, "line 3"),
+        ("[[pair\n", None, "line 1"),
     ],
 )
 def test_a_policy_that_cannot_be_meant_names_file_and_line(
@@ -541,7 +534,7 @@ def test_saved_evidence_is_judged_without_torch(sound: Path, tmp_path: Path) -> 
         "try:\n    main()\nexcept SystemExit as left:\n    code = left.code\n"
         "print(code, sorted({'torch', 'transformers', 'tokenizers', 'matplotlib', 'pandas'} & set(sys.modules)))\n"
     )
-    done = command(sys.executable, "-c", script)
+    done = spawn(script=script)
     assert done.stdout.strip() == "0 []", done.stderr
 
 
