@@ -60,7 +60,7 @@ def document(
         num_tokens=sum(len(row.tokens) for row in outcome.rows),
         stopped_by=outcome.stopped_by,
         decision=_with_lookups(_decision(outcome, said, found, plans, best, unsteady), lookups),
-        drafts=[_draft(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
+        drafts=[draft_record(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
         comparisons=_comparisons(outcome, found, plans),
         draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
@@ -186,7 +186,8 @@ def _device_name(outcome: Outcome) -> str:
 # ---------------------------------------------------------------------- a draft
 
 
-def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
+def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
+    """What was found of one draft at one temperature, with the plan for the costs at hand."""
     longest = found.by_k.get(found.k_max)
     costs = outcome.costs.get(found.draft)
     timing_doubts = _doubts_of_costs(costs) if costs is not None else []
