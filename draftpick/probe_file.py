@@ -370,7 +370,8 @@ def read_probe(path: Path) -> ProbeFile:
     version = value.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InvalidFile(
-            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}",
+            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}: it does not "
+            "load",
             "probe again, or use the draftpick that wrote it",
         )
     try:

@@ -11,12 +11,12 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -25,11 +25,22 @@ from draftpick.advice_file import AdviceFile
 from draftpick.atomic import write_text
 from draftpick.gate_file import GateFile, PolicyFile
 from draftpick.models import profile
-from draftpick.probe.trace import Row
+from draftpick.probe.trace import DraftColumns, Row
 from draftpick.probe_file import GivenCosts, ProbeFile
 from draftpick.report.text import json_text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _as_model(record: Any, parts: Mapping[str, type]) -> type[BaseModel]:
+    """A named tuple as a model: the trace writes its fields as keys. `parts` stand for the named tuples in it."""
+    hints = get_type_hints(record, {**vars(sys.modules[record.__module__]), **parts})
+    fields: dict[str, Any] = {name: (hint, record._field_defaults.get(name, ...)) for name, hint in hints.items()}
+    return create_model(record.__name__, **fields)
+
+
+_COLUMNS = _as_model(DraftColumns, {})
+_ANSWER = _as_model(Row, {"DraftColumns": _COLUMNS})
 
 
 class Document(NamedTuple):
@@ -38,7 +49,7 @@ class Document(NamedTuple):
     name: str
     """Of its schema's file, before `.schema.json`."""
     title: str
-    record: type
+    record: type[BaseModel]
     mode: Literal["serialization", "validation"]
     """serialization: as draftpick writes it; validation: as people may write it."""
     toml: bool = False
@@ -48,7 +59,7 @@ class Document(NamedTuple):
 DOCUMENTS = (
     Document("advice", "An advice of draftpick: recommend, check or plan", AdviceFile, "serialization"),
     Document("probe", "A probe of draftpick", ProbeFile, "serialization"),
-    Document("trace", "An answer in a trace of draftpick: a line, behind the first", Row, "serialization"),
+    Document("trace", "An answer in a trace of draftpick: a line, behind the first", _ANSWER, "serialization"),
     Document("gate", "A gate's result of draftpick", GateFile, "serialization"),
     Document("policy", "Pairs and their policy, for draftpick gate", PolicyFile, "validation", toml=True),
     Document("costs", "Times of a step, for draftpick --costs", GivenCosts, "validation"),
@@ -58,7 +69,7 @@ DOCUMENTS = (
 def schema(document: Document) -> dict[str, Any]:
     """The JSON schema of one kind of document, as plain values."""
     generator = _OfToml if document.toml else _OfRecords
-    found = TypeAdapter(document.record).json_schema(mode=document.mode, schema_generator=generator)
+    found = document.record.model_json_schema(mode=document.mode, schema_generator=generator)
     # A URN: Taplo takes no relative id, and an address would promise a server.
     head = {"$schema": DIALECT, "$id": f"urn:draftpick:schema:{document.name}:1", "title": document.title}
     return head | {key: value for key, value in found.items() if key != "title"}
@@ -85,12 +96,6 @@ class _OfRecords(GenerateJsonSchema):
             found.pop("additionalProperties", None)
         return _described(found, schema["cls"])
 
-    def call_schema(self, schema: core_schema.CallSchema) -> JsonSchemaValue:
-        """A named tuple: an object here, as the trace writes it."""
-        arguments: Any = schema["arguments_schema"]
-        found = self.kw_arguments_schema(arguments["arguments_schema"], None)
-        return _described(found, schema["function"])  # type: ignore[arg-type]
-
 
 class _OfToml(_OfRecords):
     """Of documents without null: a key is there, or it is not."""
@@ -113,6 +118,8 @@ _FACTS: dict[type, type] = {
     advice_file.ModelRecord: profile.ModelProfile,
     advice_file.MemoryRecord: memory.Budget,
     advice_file.PartsRecord: memory.Parts,
+    _ANSWER: Row,
+    _COLUMNS: DraftColumns,
 }
 """Records whose fields are those of another class, and are described there."""
 
