@@ -36,7 +36,7 @@ def _as_model(record: Any, parts: Mapping[str, type]) -> type[BaseModel]:
     """A named tuple as a model: the trace writes its fields as keys. `parts` stand for the named tuples in it."""
     hints = get_type_hints(record, {**vars(sys.modules[record.__module__]), **parts})
     fields: dict[str, Any] = {name: (hint, record._field_defaults.get(name, ...)) for name, hint in hints.items()}
-    return create_model(record.__name__, **fields)
+    return create_model(record.__name__, __module__="pydantic", **fields)  # of no module that has its source
 
 
 _COLUMNS = _as_model(DraftColumns, {})
