@@ -6,6 +6,7 @@ null; what was not asked for is null as well.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 from draftpick.errors import InvalidFile
 from draftpick.models.bounded import read_json
-from draftpick.probe_file import first_wrong
+from draftpick.probe_file import RequestRecord, first_wrong
 
 SCHEMA_VERSION = "1"
 MOST_BYTES = 64 << 20
@@ -29,7 +30,6 @@ Bytes = Annotated[int, Field(gt=-(1 << 63), lt=1 << 63)]
 Action = Literal["speculate", "do_not_speculate", "undecided"]
 Outcome = Literal["ok", "warn", "reject", "skip"]
 Verdict = Literal["accepted", "care", "refused", "unknown"]
-Option = bool | int | float | str | list[str] | list[float]
 
 
 class _Record(BaseModel):
@@ -47,17 +47,6 @@ class ToolRecord(_Record):
     version: str
     catalog_date: str | None = None
     """The newest date on which a record of the catalogue was checked."""
-
-
-class RequestRecord(_Record):
-    """What was typed, in a config file as well, so that it can be asked again."""
-
-    target: str | None = None
-    drafts: list[str] = []
-    """As arguments; those of `--draft-model` are among the options."""
-    probe_file: str | None = None
-    options: dict[str, Option] = {}
-    """By name, without the dashes in front; only those that change the answer."""
 
 
 class ModelRecord(_Record):
@@ -485,8 +474,11 @@ class AdviceFile(_Record):
 
 
 def advice_of(document: Mapping[str, Any]) -> AdviceFile:
-    """The records of a document that `draftpick.report.json` or `draftpick.report.plan` just made."""
-    return AdviceFile.model_validate(document)
+    """The records of a document that `draftpick.report.json` or `draftpick.report.plan` just made.
+
+    By way of its text: a report says of an answer what it says of its file.
+    """
+    return AdviceFile.model_validate(json.loads(json.dumps(document, allow_nan=False)))
 
 
 def read_advice(path: Path) -> AdviceFile:

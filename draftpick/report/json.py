@@ -248,12 +248,14 @@ def _sizes(profile: ModelProfile) -> dict[str, int | None]:
 
 
 def _device(advice: Advice) -> dict[str, Any] | None:
-    """The device named, or the one that the first prediction assumes."""
+    """The device named, or the one that the first prediction assumes or that was measured."""
     setting = advice.setting
     if setting.device is not None:
         return _device_values(setting.device, setting.tensor_parallel_size, assumed=False)
     found = next((one.prediction for one in advice.assessments if one.prediction is not None), None)
-    return _device_values(found.place.device, found.place.devices, assumed=True) if found is not None else None
+    if found is None:
+        return None
+    return _device_values(found.place.device, found.place.devices, assumed=found.place.assumed)
 
 
 def _device_values(device: Device, count: int, *, assumed: bool) -> dict[str, Any]:
