@@ -225,10 +225,10 @@ def _probe(probe: ProbeFile) -> Iterable[Row]:
         yield {**place, **_lookup(lookup)}
     for pair in probe.translated:
         names = {"draft": pair.draft, "method": pair.method, "num_prompts": pair.num_prompts}
-        for found in pair.by_k:
-            yield {**place, **names, **{name: found.get(name) for name in ("mean_acceptance_length", "speedup")}} | {
-                "k": int(found["k"]) if "k" in found else None
-            }
+        yield from ({**place, **names, **_named("", row, _OF_TRANSLATED)} for row in pair.by_k)
+
+
+_OF_TRANSLATED = ("k", "mean_acceptance_length", "speedup")
 
 
 def _k(one: DraftRecord, row: KRecord) -> Row:

@@ -101,7 +101,12 @@ def test_a_probe_has_a_row_per_draft_temperature_and_k() -> None:
 
 def test_what_needs_no_draft_and_what_has_two_tokenizers_follow() -> None:
     lookup = {"method": "ngram", "temperature": 0.8, "num_spec_tokens": 3, "mean_acceptance_length": 1.25}
-    pair = {"draft": "acme/other", "method": "uag", "num_prompts": 8, "by_k": [{"k": 2.0, "speedup": 0.9}]}
+    pair = {
+        "draft": "acme/other",
+        "method": "uag",
+        "num_prompts": 8,
+        "by_k": [{"k": 2, "mean_acceptance_length": 1.5, "speedup": 0.9}],
+    }
     *_, one, two = table(render(probe(draft_free=[lookup], translated=[pair])))
     assert (one["draft"], one["method"], one["k"], one["mean_acceptance_length"]) == ("", "ngram", "3", "1.25")
     assert (two["draft"], two["method"], two["k"], two["speedup"], two["temperature"]) == (
