@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import signal
@@ -12,14 +14,20 @@ from typing import Any
 
 import pytest
 from commands import Answer, command, environment, run
+from jsonschema import Draft202012Validator
 
 from draftpick import replay
 from draftpick.probe import trace as traces
 from draftpick.probe.local import Sampling, generate, load, read_answers
 from draftpick.probe.timing import run_assisted
 from draftpick.probe.trace import DraftColumns, Row
+from draftpick.probe_file import read_probe
+from draftpick.report.csv import PROBE
+from draftpick.report.csv import render as csv_of
+from draftpick.report.speculation_profile import render as profile_of
 
 PAIR = Path(__file__).parent.parent / "catalog" / "demo"
+SCHEMAS = Path(__file__).parent.parent / "schemas"
 TARGET, DRAFT, PROMPTS = str(PAIR / "target"), str(PAIR / "draft"), str(PAIR / "prompts.jsonl")
 QUICK = ("--prompts", PROMPTS, "--max-new-tokens", "24", "--num-prompts", "6", "--precision", "0")
 
@@ -77,6 +85,29 @@ def test_the_document_has_what_others_build_on(measured: Path) -> None:
     ]
     assert sampled["proposal"].startswith("sampled at 0.64")
     assert {row["method"] for row in found["draft_free"]} == {"ngram", "ngram of transformers", "suffix"}
+
+
+def test_result_and_trace_fit_their_schemas(measured: Path) -> None:
+    probed, answers = (
+        Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8")))
+        for name in ("probe", "trace")
+    )
+    assert list(probed.iter_errors(document(measured))) == []
+    header, *rows = measured.with_name("probe.trace.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 12
+    assert [error for row in rows for error in answers.iter_errors(json.loads(row))] == []
+    assert not answers.is_valid(json.loads(header))
+
+
+def test_it_becomes_a_table_and_a_speculation_profile(measured: Path) -> None:
+    found = read_probe(measured)
+    names, *rows = csv.reader(io.StringIO(csv_of(found), newline=""))
+    assert (names, len(rows)) == (list(PROBE), 2 * 5 + len(found.draft_free))
+    for one in found.drafts:
+        told = json.loads(profile_of(found, one.draft, one.temperature))
+        assert told["validation"]["mean_consistency"]["abs_delta"] < 1e-5
+        assert told["validation"]["marginal_monotonicity"]["passed"]
+        assert told["accept_length_by_k"]["4"] == pytest.approx(one.by_k[4].mean_acceptance_length, abs=1e-6)
 
 
 def test_self_checks_pass_on_a_sound_pair(measured: Path) -> None:
