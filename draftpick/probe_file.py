@@ -40,7 +40,7 @@ Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 _JSON = TypeAdapter(dict[str, JsonValue], config=ConfigDict(allow_inf_nan=False))
 Facts = Annotated[dict[str, Any], AfterValidator(_JSON.validate_python)]
 """What JSON can say, without numbers that it cannot, and not nested without end."""
-Option = bool | int | float | str | list[str] | list[float]
+Option = bool | int | float | str | list[str] | list[int] | list[float]
 
 
 class _Record(BaseModel):

@@ -110,6 +110,41 @@ def test_it_becomes_a_table_and_a_speculation_profile(measured: Path) -> None:
         assert told["accept_length_by_k"]["4"] == pytest.approx(one.by_k[4].mean_acceptance_length, abs=1e-6)
 
 
+def test_it_becomes_a_report_that_says_how_it_was_made(measured: Path) -> None:
+    shown = run("report", str(measured))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("## Probe of ")
+    assert document(measured)["decision"]["sentence"] in shown.stdout
+    (command_line,) = [line for line in shown.stdout.splitlines() if line.startswith("draftpick probe ")]
+    assert command_line.split()[2:4] == [TARGET, DRAFT]
+    assert "--temperature 0.0 --temperature 0.8" in command_line
+    assert "--timed-batch 4 --verify 2" in command_line
+    assert "exit-zero" not in command_line
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_report_keeps_the_measurement_beside_it(form: str, tmp_path: Path) -> None:
+    out = tmp_path / "seen.txt"
+    options = ("--costs", "roofline", "-k", "2", *QUICK)
+    answer = run("probe", TARGET, DRAFT, "-o", str(out), "--format", form, *options)
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert f"the probe itself is kept in {tmp_path / 'seen.json'}" in answer.stderr
+    assert out.read_text(encoding="utf-8") == run("report", str(tmp_path / "seen.json"), "--format", form).stdout
+    assert run("plan", str(tmp_path / "seen.json"), "--engine", "transformers", "--exit-zero").exit_code == 0
+
+
+def test_a_report_writes_its_measurement_over_no_other_file(tmp_path: Path) -> None:
+    from draftpick.report.saved import beside
+
+    other, mine = tmp_path / "notes.json", tmp_path / "mine.json"
+    other.write_text('{"kind": "notes"}')
+    mine.write_text('{"kind": "probe"}')
+    assert beside(tmp_path / "notes.md") == tmp_path / "notes.probe.json"
+    assert beside(tmp_path / "mine.md") == mine
+    assert beside(tmp_path / "new.md") == tmp_path / "new.json"
+    assert beside(tmp_path / "report.json") == tmp_path / "report.probe.json"
+
+
 def test_self_checks_pass_on_a_sound_pair(measured: Path) -> None:
     checks = document(measured)["checks"]
     assert {check["passed"] for check in checks} == {True}

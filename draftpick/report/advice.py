@@ -359,14 +359,15 @@ def _memory(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[Sectio
     if not held or not known:
         return
     names = short_names([one.label for one, _ in held])
-    whole = all(getattr(memory.per_device_bytes, key) is not None for _, memory in held for key in _PARTS.values())
+    keys = (*_PARTS.values(), "free")
+    whole = all(getattr(memory.per_device_bytes, key) is not None for _, memory in held for key in keys)
     rows = [[name, *(_gib(getattr(memory.per_device_bytes, key)) for _, memory in held)] for name, key in known.items()]
     if whole:
         left = [_left(memory) for _, memory in held]
         rows += [[name, *(one[place] for one in left)] for place, name in enumerate(_LEFT)]
     table = Table(["GiB, with", *names], rows, numeric=frozenset(range(1, len(names) + 1)))
     title = _where(advice, whole=whole)
-    yield Section(title, [_bars(advice, title, names, held, table) if whole else table])
+    yield Section(title, [_bars(title, names, held, table) if whole else table])
 
 
 def _where(advice: AdviceFile, *, whole: bool) -> str:
@@ -386,7 +387,6 @@ def _left(memory: MemoryRecord) -> list[str]:
 
 
 def _bars(
-    advice: AdviceFile,
     title: str,
     names: Sequence[str],
     held: Sequence[tuple[CandidateRecord, MemoryRecord]],
@@ -396,10 +396,10 @@ def _bars(
         name: [(getattr(memory.per_device_bytes, key) or 0) / 2**30 for _, memory in held]
         for name, key in _PARTS.items()
     }
-    given = advice.setting.memory_bytes if advice.setting is not None else None
-    capacity = given or (advice.device.memory_bytes if advice.device is not None else None)
+    # What the framework sees of a device is less than what its name says.
+    capacity = sum(values[0] for values in parts.values()) + (held[0][1].per_device_bytes.free or 0) / 2**30
     said = f"With {held[0][0].label} it {_room(held[0][1])}."
-    return Chart(title, said, MemoryBars(names, parts, capacity / 2**30 if capacity else None), table)
+    return Chart(title, said, MemoryBars(names, parts, capacity), table)
 
 
 # ---------------------------------------------------------------------- findings and engines
@@ -638,7 +638,7 @@ def _gib(value: float | None) -> str:
     amount = value / 2**30
     if abs(amount) >= 0.05 or not amount:
         return f"{amount:.1f}"
-    return f"{amount:.1g}" if abs(amount) >= 0.0005 else "<0.001"
+    return f"{amount:.1g}" if abs(amount) >= 0.0005 else "0.0"
 
 
 def _capital(text: str) -> str:
