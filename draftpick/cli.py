@@ -56,10 +56,12 @@ from draftpick.options import (
     Quantization,
     Quiet,
     RemoteCode,
+    ReportFormat,
     Responses,
     Resume,
     Revision,
     RulesFile,
+    SavedFormat,
     Seed,
     Select,
     Sequences,
@@ -80,6 +82,7 @@ from draftpick.options import (
     Verify,
     Workload,
     Yes,
+    asked,
     dtype_of,
     measured_place,
     merged,
@@ -203,7 +206,7 @@ def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -
     with _Progress(quiet=_quiet) as say:
         offline, consent = _is_offline(options), _consent(options)
         done, path = run_best(answer.target, drafts, catalog, options, offline=offline, consent=consent, say=say)
-    _write(to_text(done.probe), path)
+    _write(to_text(_asked_for(done.probe, "recommend", options)), path)
     if done.interrupted:
         raise KeyboardInterrupt
     if not _quiet:
@@ -309,7 +312,7 @@ def probe(
     models = resolve(target, options["revision"]), [resolve(name) for name in draft]
     with _Progress(quiet=_quiet) as say:
         done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
-    _show_probe(done.probe, options)
+    _show_probe(_asked_for(done.probe, "probe", options), options)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
     no = done.probe.decision.action == "do_not_speculate" and not options["exit_zero"]
@@ -390,13 +393,11 @@ def plan(
         overhead=overhead,
         num_spec_tokens=options["num_speculative_tokens"],
     )
-    wanted = Format.json if json else options["output_format"]
-    if wanted is Format.json:
-        text = plan.document(numbers)
-    elif wanted is Format.markdown:
-        text = plan.markdown(numbers)
-    else:
+    wanted = _format(options)
+    if wanted is Format.table:
         text = plan.table(numbers, **_screen(no_color, output))
+    else:
+        text = _as_text(plan.document(numbers, asked("plan", options)), wanted, options)
     _write(text, output)
     raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not options["exit_zero"] else 0)
 
@@ -421,6 +422,26 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.engine), catalog)
     answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
     _answer(answer, options)
+
+
+def report(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="JSON that `recommend`, `check`, `plan` or `probe` wrote.",
+            show_default=False,
+        ),
+    ],
+    output_format: SavedFormat = ReportFormat.markdown,
+    output: Output = None,
+    quiet: Quiet = None,
+) -> None:
+    """Write a saved answer anew: Markdown to paste, a page with plots, or figures for a spreadsheet."""
+    _options(dict(locals()))
+    from draftpick.report import saved
+
+    _write(saved.write(saved.read(file), output_format.value), output)
 
 
 def rules(
@@ -501,6 +522,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
     "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
+    "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }
 CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
@@ -587,43 +609,67 @@ def _rule_choices(options: dict[str, Any]) -> "RuleChoices":
 
 def _answer(advice: "Advice", options: dict[str, Any]) -> None:
     """Render, write, and exit with the code of the answer."""
-    wanted = Format.json if options["json"] else options["output_format"] or Format.table
-    _write(_rendered(advice, wanted, options), options["output"])
+    wanted = _format(options)
+    if wanted is Format.table:
+        from draftpick.report import table
+
+        screen = _screen(options["no_color"], options["output"])
+        text = table.render(
+            advice, **screen, explain=bool(options.get("explain")), everything=bool(options.get("everything"))
+        )
+    else:
+        from draftpick.report import json
+
+        text = _as_text(json.document(advice, asked(advice.command, options)), wanted, options)
+    _write(text, options["output"])
     raise typer.Exit(0 if options["exit_zero"] else advice.exit_code)
 
 
-def _rendered(advice: "Advice", wanted: Format, options: dict[str, Any]) -> str:
-    explain, everything = bool(options.get("explain")), bool(options.get("everything"))
+def _asked_for(found: "ProbeFile", command: str, options: dict[str, Any]) -> "ProbeFile":
+    """The probe, with what was typed to get it."""
+    from draftpick.probe_file import RequestRecord
+
+    return found.model_copy(update={"request": RequestRecord.model_validate(asked(command, options))})
+
+
+def _format(options: dict[str, Any]) -> Format:
+    return Format.json if options["json"] else options["output_format"] or Format.table
+
+
+def _as_text(document: dict[str, Any], wanted: Format, options: dict[str, Any]) -> str:
+    """The document of an answer, as JSON or as a report made from it."""
     if wanted is Format.json:
-        from draftpick.report import json
+        from draftpick.report.text import json_text
 
-        return json.render(advice) + "\n"
-    if wanted is Format.markdown:
-        from draftpick.report import markdown
+        return json_text(document) + "\n"
+    from draftpick.advice_file import advice_of
+    from draftpick.report import saved
 
-        return markdown.render(advice, explain=explain, everything=everything)
-    from draftpick.report import table
-
-    return table.render(
-        advice, **_screen(options["no_color"], options["output"]), explain=explain, everything=everything
-    )
+    explain, everything = bool(options.get("explain")), bool(options.get("everything"))
+    return saved.write(advice_of(document), wanted.value, explain=explain, everything=everything)
 
 
 def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:
-    """With --output the file gets the JSON, which plans are made from, and the table still goes to stdout."""
+    """With --output the file gets the JSON, which plans are made from, and the table still goes to stdout; a report
+    that is asked for goes to the file, with the JSON beside it.
+    """
     from draftpick.report import probe as report
+    from draftpick.report import saved
 
-    output, wanted = options["output"], Format.json if options["json"] else options["output_format"]
+    output, wanted = options["output"], _format(options)
     to_file = output is not None and str(output) != "-"
-    if to_file and wanted in (None, Format.table):
+    if to_file and wanted in (Format.markdown, Format.html):
+        kept = saved.beside(output)
+        _write(report.json(found), kept)
+        if not _quiet:
+            typer.echo(f"the probe itself is kept in {kept}", err=True)
+    elif to_file and wanted is Format.table:
         _write(report.json(found), output)
         output = None
-    if wanted is Format.json:
-        text = report.json(found)
-    elif wanted is Format.markdown:
-        text = report.markdown(found)
-    else:
+    if wanted is Format.table:
         text = report.table(found, **_screen(options["no_color"]))
+    else:
+        text = saved.write(found, wanted.value)
     _write(text, output)
 
 

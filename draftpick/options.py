@@ -20,6 +20,16 @@ class Format(str, Enum):
     table = "table"
     json = "json"
     markdown = "markdown"
+    html = "html"
+
+
+class ReportFormat(str, Enum):
+    """How a saved answer is written anew."""
+
+    markdown = "markdown"
+    html = "html"
+    json = "json"
+    csv = "csv"
 
 
 _INTEGERS = {
@@ -289,6 +299,7 @@ OutputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="How to write the answer.", rich_help_panel=_OUTPUT),
 ]
+SavedFormat = Annotated[ReportFormat, typer.Option("--format", help="How to write it.", rich_help_panel=_OUTPUT)]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT),
@@ -512,6 +523,25 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
         if values[name] is None:
             values[name] = checked
     return values
+
+
+_NOT_ASKED = {"json", "output_format", "output", "explain", "exit_zero", "quiet", "no_color", "yes", "trace", "resume"}
+"""How an answer is shown or kept, or how it comes about: what it says is the same without."""
+_DEFAULTS = {"verify_cost": 1.0, "overhead": 0.0}
+
+
+def asked(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, or set in a config file, as an answer keeps it: the models, and the options that change it."""
+    given = {name: value for name, value in values.items() if value not in (None, [], _DEFAULTS.get(name))}
+    named = {option: given[parameter] for option, parameter in _names(given).items() if parameter not in _NOT_ASKED}
+    drafts = given.get("draft", [])
+    return {
+        "command": command,
+        "target": given.get("target"),
+        "drafts": [drafts] if isinstance(drafts, str) else list(drafts),
+        "probe_file": str(given["probe_file"]) if "probe_file" in given else None,
+        "options": {option: str(value) if isinstance(value, Path) else value for option, value in named.items()},
+    }
 
 
 def _names(parameters: Mapping[str, Any]) -> dict[str, str]:

@@ -8,10 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord, model_row
@@ -27,11 +37,27 @@ Spent = Annotated[float, Field(ge=0, lt=1e9)]
 Heat = Annotated[float, Field(ge=0, le=10)]
 Length = Annotated[int, Field(ge=0, le=256)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+_JSON = TypeAdapter(dict[str, JsonValue], config=ConfigDict(allow_inf_nan=False))
+Facts = Annotated[dict[str, Any], AfterValidator(_JSON.validate_python)]
+"""What JSON can say, without numbers that it cannot, and not nested without end."""
+Option = bool | int | float | str | list[str] | list[float]
 
 
 class _Record(BaseModel):
     # More keys may be added: a probe of a newer draftpick still loads.
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class RequestRecord(_Record):
+    """What was typed, in a config file as well, so that it can be asked again."""
+
+    command: str | None = None
+    target: str | None = None
+    drafts: list[str] = []
+    """As arguments; those of `--draft-model` are among the options."""
+    probe_file: str | None = None
+    options: dict[str, Option] = {}
+    """By name, without the dashes in front; only those that change the answer."""
 
 
 class IntervalRecord(_Record):
@@ -177,14 +203,21 @@ class LookupRecord(_Record):
     speedup: IntervalRecord | None = None
 
 
+class TranslatedK(_Record):
+    """What real speculative runs with one k gave."""
+
+    k: Length
+    mean_acceptance_length: float
+    speedup: float
+
+
 class TranslatedRecord(_Record):
     """A pair whose tokenizers differ: what real speculative runs gave, for a few k."""
 
     draft: str
     method: str
     num_prompts: Count
-    by_k: list[dict[str, float]]
-    """k, mean_acceptance_length and speedup."""
+    by_k: list[TranslatedK]
 
 
 class ComparisonRecord(_Record):
@@ -243,18 +276,19 @@ class ProbeFile(_Record):
     created: str
     duration_s: Spent
     seconds: dict[str, Spent]
+    request: RequestRecord = RequestRecord()
     target: ModelRecord
     models: dict[str, ModelRecord]
     """The drafts, by id."""
-    identities: dict[str, dict[str, Any]]
+    identities: dict[str, Facts]
     """Revision and digests of every model, by id."""
-    relations: dict[str, dict[str, Any]] = {}
+    relations: dict[str, Facts] = {}
     """How each draft's tokenizer relates to the target's: kind, verified, reason."""
     device: DeviceRecord
     software: dict[str, str]
     dtype: str
-    sampling: dict[str, Any]
-    prompts: dict[str, Any]
+    sampling: Facts
+    prompts: Facts
     engine: str
     """Whose way to draft the figures hold for."""
     trace: TraceRecord | None = None
@@ -298,7 +332,11 @@ def record_of(profile: ModelProfile) -> ModelRecord:
 
 def read_probe(path: Path) -> ProbeFile:
     """The probe in a file. Raises InvalidFile for what is none, naming the field."""
-    value = read_json(path, MOST_BYTES)
+    return checked_probe(read_json(path, MOST_BYTES), path)
+
+
+def checked_probe(value: Mapping[str, Any], path: Path) -> ProbeFile:
+    """The probe in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
     if value.get("kind") != "probe":
         raise InvalidFile(f"{path} is no probe file", "name what `draftpick probe -o FILE` wrote")
     version = value.get("schema_version")
@@ -310,10 +348,12 @@ def read_probe(path: Path) -> ProbeFile:
     try:
         return ProbeFile.model_validate(value)
     except ValidationError as error:
-        raise InvalidFile(f"{path}: {_first(error)}", "the file was changed by hand, or cut: probe again") from None
+        raise InvalidFile(
+            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: probe again"
+        ) from None
 
 
-def _first(error: ValidationError) -> str:
+def first_wrong(error: ValidationError) -> str:
     """The field that is wrong first, and why. Names of fields may be a stranger's keys."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part)[:60] for part in first["loc"])
@@ -363,7 +403,7 @@ def read_costs(path: Path) -> GivenCosts:
         found = GivenCosts.model_validate(read_json(path, 1 << 20))
     except ValidationError as error:
         raise InvalidFile(
-            f"{path}: {_first(error)}",
+            f"{path}: {first_wrong(error)}",
             "it holds target_ms, draft_ms and verify_ms (a list over 1, 2, … positions), and optionally draft_first_ms "
             "and overhead_ms",
         ) from None

@@ -25,7 +25,7 @@ def measure(running: Probe, draft: ModelFiles, say: Callable[[str], None]) -> pr
     limit = min(int(PROBE["check-tokens"]), request.max_new_tokens)
     prompts = list({row.prompt: row.prompt_ids for row in running.outcome.rows}.values())[:MOST_PROMPTS]
     plain = [timing.run_plain(target, ids, limit) for ids in prompts]
-    rows: list[dict[str, float]] = []
+    rows: list[probe_file.TranslatedK] = []
     for k in (k for k in LENGTHS if k <= request.k_max):
         say(f"running {METHOD} with {draft.id}, k = {k}")
         try:
@@ -43,5 +43,5 @@ def measure(running: Probe, draft: ModelFiles, say: Callable[[str], None]) -> pr
             ) from None
         tokens, steps = sum(len(run.tokens) for run in runs), sum(run.steps for run in runs)
         spent, without = sum(run.seconds for run in runs), sum(run.seconds for run in plain)
-        rows.append({"k": k, "mean_acceptance_length": tokens / steps, "speedup": without / spent})
+        rows.append(probe_file.TranslatedK(k=k, mean_acceptance_length=tokens / steps, speedup=without / spent))
     return probe_file.TranslatedRecord(draft=draft.id, method=METHOD, num_prompts=len(prompts), by_k=rows)

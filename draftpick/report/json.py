@@ -1,7 +1,9 @@
-"""The JSON document that others build on."""
+"""The JSON document that others build on; `draftpick.advice_file` reads it back."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from draftpick import __version__
@@ -11,28 +13,32 @@ from draftpick.decision import num_spec_tokens
 from draftpick.evidence import PolicyRow
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import Device, Setting
-from draftpick.report.text import json_text
+from draftpick.pair import Device, Head, Setting
+from draftpick.report.text import json_text, params_of
 
 SCHEMA_VERSION = "1"
+NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
 
 
-def render(advice: Advice) -> str:
+def render(advice: Advice, request: Mapping[str, Any] = NOTHING_ASKED) -> str:
     """The document as text, stable from run to run."""
-    return json_text(document(advice))
+    return json_text(document(advice, request))
 
 
-def document(advice: Advice) -> dict[str, Any]:
-    """The document as plain values."""
+def document(advice: Advice, request: Mapping[str, Any] = NOTHING_ASKED) -> dict[str, Any]:
+    """The document as plain values. `request` is what was typed, as `draftpick.options.asked` puts it."""
     decision, setting = advice.decision, advice.setting
     return {
         "schema_version": SCHEMA_VERSION,
+        "kind": "advice",
         "tool": {"name": "draftpick", "version": __version__, "catalog_date": advice.catalog_date},
         "command": advice.command,
+        "request": dict(request),
         "target": model(advice.target),
         "device": _device(advice),
         "engine": {"id": setting.engine.key, "version": setting.engine.version} if setting.engine else None,
         "workload": _workload(setting),
+        "setting": _place(setting),
         "decision": {
             "action": decision.action,
             "method": decision.method,
@@ -66,13 +72,17 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
         "rank": place,
         "draft": proposal.id,
         "method": proposal.method,
+        "label": proposal.label,
         "origin": proposal.origin,
         "via": proposal.via,
         "viable": found.viable,
         "score": round(found.score, 1),
         "coverage": round(found.coverage, 3),
+        "engine": found.verdict.engine if found.verdict is not None else None,
         "reason": why(found),
+        "params": params_of(proposal),
         "model": model(proposal.draft) if proposal.draft is not None else None,
+        "head": _head(proposal.head) if proposal.head is not None else None,
         "tokenizer": tokenizer(found),
         "findings": [
             {
@@ -80,6 +90,7 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
                 "outcome": finding.outcome,
                 "message": finding.message,
                 "evidence": dict(finding.evidence),
+                "weight": finding.weight,
                 **({"ignored_because": finding.ignored_because} if finding.ignored_because is not None else {}),
             }
             for finding in found.findings
@@ -101,6 +112,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
         plan: dict[str, Any] = dict.fromkeys(("mean_acceptance_length", "speedup", "by_k", "schedule"))
         if found.bounds is not None:
             plan["speedup"] = {"value": None, "low": found.bounds[0], "high": found.bounds[1], "level": None}
+        plan["missing"] = (found.missing or None) if found.viable else None
         return {"acceptance": None, "cost": None, "plan": {"num_spec_tokens": num_spec_tokens(found), **plan}}
     rate, parts, place = said.acceptance, said.costs, said.place
     whole = said.end_to_end
@@ -130,6 +142,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
             "device": place.device.key,
             "device_assumed": place.assumed,
             "tensor_parallel_size": place.devices,
+            "more_devices": place.crowded,
             "num_seqs": place.batch,
         },
         "plan": {
@@ -166,9 +179,11 @@ def model(profile: ModelProfile) -> dict[str, Any]:
         "revision": profile.revision,
         "architecture": profile.architecture,
         "params_total": profile.params_total,
+        "params_text": profile.params_text,
         "params_active": profile.params_active,
         "params_read": profile.params_read,
         "num_hidden_layers": profile.num_hidden_layers,
+        "num_nextn_predict_layers": profile.num_nextn_predict_layers,
         "vocab_size": profile.vocab_size,
         "max_position_embeddings": profile.max_position_embeddings,
         "dtype": profile.dtype,
@@ -176,7 +191,22 @@ def model(profile: ModelProfile) -> dict[str, Any]:
         "tokenizer": profile.tokenizer.key if profile.tokenizer is not None else None,
         "license": profile.license,
         "gated": profile.gated,
+        "remote_code": profile.remote_code,
         "uncertain": sorted(profile.uncertain),
+    }
+
+
+def _head(head: Head) -> dict[str, Any]:
+    return {
+        "id": head.id,
+        "method": head.method,
+        "target": head.target,
+        "params": head.params,
+        "num_hidden_layers": head.num_hidden_layers,
+        "draft_vocab_size": head.draft_vocab_size,
+        "num_spec_tokens": head.num_spec_tokens,
+        "license": head.license,
+        "confidence": head.confidence,
     }
 
 
@@ -218,12 +248,14 @@ def _sizes(profile: ModelProfile) -> dict[str, int | None]:
 
 
 def _device(advice: Advice) -> dict[str, Any] | None:
-    """The device named, or the one that the first prediction assumes."""
+    """The device named, or the one that the first prediction assumes or that was measured."""
     setting = advice.setting
     if setting.device is not None:
         return _device_values(setting.device, setting.tensor_parallel_size, assumed=False)
     found = next((one.prediction for one in advice.assessments if one.prediction is not None), None)
-    return _device_values(found.place.device, found.place.devices, assumed=True) if found is not None else None
+    if found is None:
+        return None
+    return _device_values(found.place.device, found.place.devices, assumed=found.place.assumed)
 
 
 def _device_values(device: Device, count: int, *, assumed: bool) -> dict[str, Any]:
@@ -246,4 +278,19 @@ def _workload(setting: Setting) -> dict[str, Any]:
         "input_len": setting.input_len,
         "output_len": setting.output_len,
         "images": setting.images,
+    }
+
+
+def _place(setting: Setting) -> dict[str, Any]:
+    return {
+        "tensor_parallel_size": setting.tensor_parallel_size,
+        "dtype": setting.dtype,
+        "quantization": setting.quantization,
+        "draft_quantization": setting.draft_quantization,
+        "kv_cache_dtype": setting.kv_cache_dtype,
+        "gpu_memory_utilization": setting.gpu_memory_utilization,
+        "memory_bytes": setting.memory,
+        "bandwidth": setting.bandwidth,
+        "stop_rule": setting.stop_rule,
+        "trust_remote_code": setting.trust_remote_code,
     }

@@ -1,175 +1,175 @@
-"""The answer as Markdown to paste into a review: reads well on GitHub, on GitLab and as plain text."""
+"""A report as Markdown to paste into a review: it reads well on GitHub, on GitLab and as plain text.
+
+Names and messages come from strangers. Outside code everything that Markdown acts on is escaped; a word that a forge
+turns into a mention, an issue, an emoji or a link after rendering is shown as code, where forges look for none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import html
+import re
+from collections.abc import Iterable
+from itertools import groupby
 
-from draftpick import __version__
-from draftpick.advice import Advice, why
-from draftpick.assess import Assessment
-from draftpick.decision import num_spec_tokens, why_not
-from draftpick.report.text import (
-    POLICY_HEADER,
-    acceptance,
-    by_k,
-    draft_cost,
-    expected,
-    level,
-    memory,
-    policies,
-    predicted,
-    printable,
-    ran,
-    ratio,
-    size_of,
-    summary,
+from draftpick.report import bars
+from draftpick.report.blocks import Block, Chart, Code, Paragraph, Report, Section, Table
+from draftpick.report.text import printable
+
+WIDEST = 44
+"""Characters up to which columns are padded, so that the text reads as a table too."""
+
+_ESCAPED = {ord(mark): f"\\{mark}" for mark in "\\`*[]#~"}
+# A bar divides cells even behind a backslash in one of the two dialects, never as an entity.
+_ESCAPED |= {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;", ord("|"): "&#124;"}
+_UNDERSCORES = re.compile(r"(?<!\w)_+|_+(?!\w)")
+"""Those that may begin or end emphasis: between two letters they never do."""
+_STARTS = re.compile(r"^(\d{1,9})([.)])(?=\s|$)|^([-+=:/])")
+"""What makes a list, a rule or a heading at the beginning of a line, or a command to GitLab."""
+_WORDS = re.compile(r"([^\S\xa0]+|\|)")
+_FORGED = re.compile(
+    r"""
+      [@\#!$%~^&]["\w]          # mentions, issues, merge requests, snippets, milestones, labels, alerts, epics
+    | :[\w+-]+:                 # emoji
+    | ://|\bwww\.               # links
+    | \bGH-\d                   # issues
+    | \b[0-9a-f]{7,64}\b        # commits
+    | \$                        # formulas
+    | \{[+-]|\[[+-]             # changes marked inline
+    | \[\[|\[_?TOC              # wiki links, tables of contents
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
 
-# What Markdown acts on inside a table cell; a backslash before it shows it as it is.
-_MARKS = {ord(mark): f"\\{mark}" for mark in "\\`*_[]|#~"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
+
+def render(report: Report) -> str:
+    """The whole report."""
+    return "\n".join(_lines(report)).rstrip("\n") + "\n"
 
 
-def render(advice: Advice, *, explain: bool = False, everything: bool = False) -> str:
-    """The whole answer."""
-    return "\n".join(_lines(advice, explain, everything)) + "\n"
-
-
-def _lines(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
-    yield f"## Draft for {cell(advice.target.id)}"
+def _lines(report: Report) -> Iterable[str]:
+    yield f"## {text(report.title)}"
     yield ""
-    yield f"**{cell(advice.decision.sentence)}**"
-    yield ""
-    if advice.command == "check":
-        yield from _pair(advice.assessments[0])
-    else:
-        yield from _ranking(advice, explain, everything)
-    yield _footer(advice)
+    for place, section in enumerate(report.sections):
+        if section.folded:
+            yield from (
+                f"<details><summary>{_in_html(section.title)}</summary>",
+                "",
+                *_blocks(section),
+                "</details>",
+                "",
+            )
+        else:
+            # The answer needs no heading of its own.
+            yield from () if place == 0 else (f"### {text(section.title)}", "")
+            yield from _blocks(section)
+    yield from ("---", "", _begun(text(report.footer)))
 
 
-def _ranking(advice: Advice, explain: bool, everything: bool) -> Iterable[str]:
-    shown = [*advice.viable, *(found for found in advice.draft_free if found.viable)]
-    if not everything:
-        shown = [*advice.viable[:9], *shown[len(advice.viable) :]]
-    yield from _table(
-        (
-            "#",
-            "draft",
-            "method",
-            "size",
-            "ratio",
-            level(shown),
-            "k",
-            "accept",
-            "cost",
-            "score",
-            "engine",
-            "what matters most",
-        ),
-        ((str(place), *_row(found)) for place, found in enumerate(shown, start=1)),
-    )
-    for found in advice.viable[:1]:
-        yield from _best(found)
-        if advice.command == "plan":
-            yield from _table(("k", "tokens per step", level([found])), by_k(found))
-    if advice.policies:
-        yield from _table(POLICY_HEADER, policies(advice))
-    if len(advice.viable) > 9 and not everything:
-        yield f"{len(advice.viable) - 9} more fit less well."
-        yield ""
-    if advice.rejected:
-        yield f"<details><summary>{len(advice.rejected)} drafts that look right but do not fit</summary>"
-        yield ""
-        rejected = sorted(advice.rejected, key=lambda found: found.proposal.label.lower())
-        yield from _table(("draft", "why not"), ((_name(found), why_not(found)) for found in rejected))
-        yield "</details>"
-        yield ""
-    if advice.left_out:
-        yield (
-            "Not listed one by one: "
-            + ", ".join(f"{n} {cell(why)}" for why, n in sorted(advice.left_out.items()))
-            + "."
-        )
-        yield ""
-    if explain:
-        for found in shown:
-            yield f"### {cell(_name(found))}"
+def _blocks(section: Section) -> Iterable[str]:
+    for warnings, group in groupby(section.blocks, key=_is_warning):
+        blocks = list(group)
+        if warnings and len(blocks) > 1:
+            yield from (f"> - {_begun(text(one.text))}" for one in blocks if isinstance(one, Paragraph))
             yield ""
-            yield from _findings(found)
+        else:
+            for block in blocks:
+                yield from _block(block, under=section.title)
 
 
-def _row(found: Assessment) -> tuple[str, ...]:
-    verdict = found.verdict
-    return (
-        _name(found),
-        found.proposal.method,
-        size_of(found.proposal),
-        ratio(found.pair),
-        expected(found),
-        str(num_spec_tokens(found) or "-"),
-        acceptance(found),
-        draft_cost(found),
-        f"{found.score:.0f}" if found.proposal.draft or found.proposal.head else "-",
-        f"{verdict.engine}: {verdict.verdict}" if verdict else "-",
-        why(found),
-    )
+def _is_warning(block: Block) -> bool:
+    return isinstance(block, Paragraph) and block.kind == "warning"
 
 
-def _best(found: Assessment) -> Iterable[str]:
-    """What is known of one draft beyond its row."""
-    for line in (*(line for line, _ in predicted(found)), *memory(found)):
-        yield cell(line)
+def _block(block: Block, under: str) -> Iterable[str]:
+    """A block; what has the title of its section says it once."""
+    if isinstance(block, Paragraph):
+        yield from _paragraph(block)
+    elif isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Code):
+        yield from _titled(block.title)
+        yield from _code(block.text, block.language)
+    else:
+        yield from _chart(block._replace(title="") if block.title == under else block)
+
+
+def _paragraph(paragraph: Paragraph) -> Iterable[str]:
+    shown = _begun(text(paragraph.text))
+    if shown:
+        yield {"decision": f"**{shown}**", "warning": f"> {shown}"}.get(paragraph.kind, shown)
         yield ""
 
 
-def _pair(found: Assessment) -> Iterable[str]:
-    yield cell(summary(found))
-    yield ""
-    yield from _best(found)
-    if found.prediction is not None:
-        yield from _table(("k", "tokens per step", level([found])), by_k(found))
-        yield cell(f"Acceptance: {found.prediction.basis.sentence}")
+def _titled(title: str) -> Iterable[str]:
+    if title:
+        yield f"**{text(title)}**"
         yield ""
-    yield from _findings(found)
-    yield from _table(
-        ("engine", "version", "verdict", "why"),
-        ((key, one.version, one.verdict, "; ".join(one.reasons)) for key, one in found.engines.all.items()),
+
+
+def _table(table: Table) -> Iterable[str]:
+    yield from _titled(table.title)
+    grid = [[text(one) for one in row] for row in (table.header, *table.rows)]
+    widths = [min(max(len(row[column]) for row in grid), WIDEST) for column in range(len(table.header))]
+    if widths and len(widths) - 1 not in table.numeric:
+        widths[-1] = 0  # nothing stands behind it
+    lines = [_row(row, widths, table.numeric) for row in grid]
+    marks = ["-" * max(width - 1, 2) + (":" if place in table.numeric else "-") for place, width in enumerate(widths)]
+    yield from (lines[0], _row(marks, widths, frozenset()), *lines[1:], "")
+
+
+def _row(cells: Iterable[str], widths: Iterable[int], numeric: frozenset[int]) -> str:
+    padded = (
+        cell.rjust(width) if place in numeric else cell.ljust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
+    return f"| {' | '.join(padded)} |"
 
 
-def _findings(found: Assessment) -> Iterable[str]:
-    order = {"reject": 0, "warn": 1, "ok": 2, "skip": 3}
-    findings = sorted(found.findings, key=lambda one: (order[one.outcome], -one.weight, one.rule))
-    yield from _table(
-        ("finding", "rule", "what was seen"),
-        (
-            (one.outcome, one.rule, one.message + (f" (ignored: {one.ignored_because})" if one.ignored_because else ""))
-            for one in findings
-        ),
-    )
+def _chart(chart: Chart) -> Iterable[str]:
+    yield from _titled(chart.title)
+    yield from _paragraph(Paragraph(chart.alt))
+    yield from _table(chart.table)
+    yield from _code(bars.draw(chart.data), "text")
 
 
-def _name(found: Assessment) -> str:
-    via = f" (made for {found.proposal.via})" if found.proposal.via else ""
-    return f"{found.proposal.label}{via}"
+def _code(content: str, language: str) -> Iterable[str]:
+    """A fence longer than any run of backticks inside."""
+    lines = [printable(line) for line in content.split("\n")]
+    fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
+    yield from (f"{fence}{language}", *lines, fence, "")
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + " --- |" * len(header)
-    for row in rows:
-        yield "| " + " | ".join(cell(text) for text in row) + " |"
-    yield ""
+# ---------------------------------------------------------------------- text
 
 
-def cell(text: str) -> str:
-    """Text that shows as itself inside a table cell, on one line."""
-    return printable(text).translate(_MARKS)
+def text(plain: str) -> str:
+    """Text that shows as itself, on one line, in a paragraph as in a cell."""
+    return "".join(_word(word) for word in _WORDS.split(printable(plain).strip()))
 
 
-def _footer(advice: Advice) -> str:
-    engine = f", engine {advice.setting.engine.key} {advice.setting.engine.version}" if advice.setting.engine else ""
-    device = f", device {advice.setting.device.key}" if advice.setting.device else ""
-    return cell(
-        f"draftpick {__version__}, catalogue of {advice.catalog_date}{engine}{device}; "
-        f"judged by facts and predictions, {ran(advice)}."
+def _word(word: str) -> str:
+    core = word.rstrip(",.;)")
+    if _FORGED.search(core):
+        return _as_code(core) + word[len(core) :].translate(_ESCAPED)
+    if _FORGED.search(word):
+        return _as_code(word)
+    return _UNDERSCORES.sub(lambda found: "\\_" * len(found[0]), word.translate(_ESCAPED))
+
+
+def _as_code(word: str) -> str:
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", word)), default=0))
+    pad = " " if word.startswith("`") or word.endswith("`") else ""
+    return f"{fence}{pad}{word}{pad}{fence}"
+
+
+def _begun(shown: str) -> str:
+    """Escaped text that begins a line, and no list, rule, heading or command."""
+    return _STARTS.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", shown)
+
+
+def _in_html(plain: str) -> str:
+    """The same inside a tag, where Markdown is not read."""
+    return "".join(
+        f"<code>{html.escape(word)}</code>" if _FORGED.search(word) else html.escape(word)
+        for word in _WORDS.split(printable(plain).strip())
     )

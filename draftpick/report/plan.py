@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftpick import __version__
 from draftpick.planning import Numbers
-from draftpick.report.json import SCHEMA_VERSION
+from draftpick.report.json import NOTHING_ASKED, SCHEMA_VERSION
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
-from draftpick.report.text import json_text
 
 CHART_WIDTH = 32
 
@@ -54,8 +53,8 @@ def markdown(numbers: Numbers) -> str:
     return "\n".join([*lines, "", _fine_print(numbers)]) + "\n"
 
 
-def document(numbers: Numbers) -> str:
-    """The JSON document, with the keys of an advice."""
+def document(numbers: Numbers, request: Mapping[str, Any] = NOTHING_ASKED) -> dict[str, Any]:
+    """The document as plain values, with the keys of an advice. `request` is what was typed."""
     plan = numbers.plan
     decision = {
         "action": numbers.decision.action,
@@ -70,6 +69,7 @@ def document(numbers: Numbers) -> str:
         "rank": 1,
         "draft": None,
         "method": None,
+        "label": "the numbers given",
         "viable": None,
         "acceptance": {"rate": numbers.rate, "low": numbers.rate, "high": numbers.rate, "source": numbers.rate_from},
         "cost": {
@@ -81,17 +81,18 @@ def document(numbers: Numbers) -> str:
         "plan": plan_values(numbers),
         "break_even_rate": numbers.break_even,
     }
-    whole = {
+    return {
         "schema_version": SCHEMA_VERSION,
+        "kind": "advice",
         "tool": {"name": "draftpick", "version": __version__},
         "command": "plan",
+        "request": dict(request),
         "target": None,
         "device": None,
         "engine": None,
         "decision": decision,
         "candidates": [candidate],
     }
-    return json_text(whole) + "\n"
 
 
 def plan_values(numbers: Numbers) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from draftpick.probe_file import CheckRecord, CostRecord, DraftRecord, IntervalRecord, KRecord, ProbeFile
+from draftpick.report.blocks import Table
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
-from draftpick.report.markdown import cell
 from draftpick.report.text import ended, json_text, printable
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""A title, a header and rows."""
+LOOKED = ("the decision", "every")
+"""How it is said that a run looked at what it had before it stopped."""
 
 
 def json(probe: ProbeFile) -> str:
@@ -23,103 +23,120 @@ def table(probe: ProbeFile, *, width: int | None, color: bool) -> str:
     return draw(_parts(probe), width=width, color=color)
 
 
-def markdown(probe: ProbeFile) -> str:
-    """For a review."""
-    lines = [f"**{cell(probe.decision.sentence)}**"]
-    for title, header, rows in _tables(probe):
-        lines += ["", f"### {cell(title)}", "", f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
-        lines += [f"| {' | '.join(cell(one) for one in row)} |" for row in rows]
-    for line, warning in _lines(probe):
-        lines += ["", f"> {cell(line)}" if warning else cell(line)]
-    return "\n".join(lines) + "\n"
-
-
 def _parts(probe: ProbeFile) -> Iterable[Line | Grid]:
     yield Line(printable(probe.decision.sentence), "bold")
-    for title, header, rows in _tables(probe):
+    for found in _tables(probe):
         yield Line("")
-        yield Line(printable(title), "dim")
-        shown: list[Row] = [[Cell(printable(one)) for one in row] for row in rows]
-        texts = frozenset(place for place, name in enumerate(header) if place == 0 or name in _TEXTS)
-        yield Grid(header, shown, right=frozenset(range(len(header))) - texts, wraps=texts)
+        yield Line(printable(found.title), "dim")
+        shown: list[Row] = [[Cell(printable(one)) for one in row] for row in found.rows]
+        texts = frozenset(range(len(found.header))) - found.numeric
+        yield Grid(found.header, shown, right=found.numeric, wraps=texts)
     yield Line("")
     for line, warning in _lines(probe):
         yield Line(printable(line), "yellow" if warning else "dim")
 
 
-_TEXTS = frozenset({"what was seen", "proposed by", "best draft"})
-
-
 def _tables(probe: ProbeFile) -> Iterable[Table]:
-    several = len({one.temperature for one in probe.drafts}) > 1
-    if probe.drafts:
-        header = ["draft", "acceptance rate", "tokens per step", "k", "speed-up", "cost"]
-        yield (
-            "What each draft gives",
-            [*header[:1], *(["T"] if several else []), *header[1:]],
-            [[one.draft, *([f"{one.temperature:g}"] if several else []), *_summary(one)] for one in probe.drafts],
-        )
+    yield from summary(probe)
     for one in probe.drafts:
-        name = f"{one.draft}{f' at T = {one.temperature:g}' if several else ''}"
+        name = title_of(probe, one)
         if one.by_k:
-            yield (
-                f"{name}, proposing {_proposing(one.proposal)}",
-                _K_HEADER,
-                [_k_row(row, one) for row in one.by_k if row.k],
-            )
+            yield by_k(one)._replace(title=f"{name}, proposing {proposing(one.proposal)}")
         if len(one.by_domain) > 1:
-            yield (
-                f"{name}, by domain",
-                ("domain", "acceptance rate", "prompts"),
-                [
-                    [domain, _interval(found.acceptance_rate), str(found.num_prompts)]
-                    for domain, found in one.by_domain.items()
-                ],
-            )
+            yield by_domain(one)._replace(title=f"{name}, by domain")
         if one.other_proposals:
-            yield (
-                f"{name}, drafting or verifying otherwise",
-                ("proposed by", "acceptance rate", "tokens per step"),
-                [
-                    [other.proposal, _interval(other.acceptance_rate), _best_length(other.mean_acceptance_lengths)]
-                    for other in one.other_proposals
-                ],
-            )
+            yield otherwise(one)._replace(title=f"{name}, drafting or verifying otherwise")
+    yield from comparisons(probe)
+    yield from draft_free(probe)
+    yield from translated(probe)
+    yield from checks(probe)
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def title_of(probe: ProbeFile, one: DraftRecord) -> str:
+    """A draft, with its temperature where several were measured."""
+    return f"{one.draft}{f' at T = {one.temperature:g}' if _several(probe) else ''}"
+
+
+def _several(probe: ProbeFile) -> bool:
+    return len({one.temperature for one in probe.drafts}) > 1
+
+
+def summary(probe: ProbeFile) -> Iterable[Table]:
+    """A row per draft and temperature."""
+    if not probe.drafts:
+        return
+    several = _several(probe)
+    header = ["draft", *(["T"] if several else []), "acceptance rate", "tokens per step", "k", "speed-up", "cost"]
+    rows = [[one.draft, *([f"{one.temperature:g}"] if several else []), *_summary(one)] for one in probe.drafts]
+    yield Table(header, rows, "What each draft gives", numeric=frozenset(range(1, len(header))))
+
+
+def by_k(one: DraftRecord) -> Table:
+    """What every number of tokens gives.
+
+    accepted: of the drafted tokens; at the kth: marginal rate of that position; if reached: conditional rate.
+    """
+    header = ("k", "tokens per step", "speed-up", "accepted", "at the kth", "if reached")
+    return Table(header, [_k_row(row, one) for row in one.by_k if row.k], numeric=frozenset({1, 2, 3, 4, 5}))
+
+
+def by_domain(one: DraftRecord) -> Table:
+    """Acceptance by kind of text."""
+    rows = [
+        [domain, _interval(found.acceptance_rate), str(found.num_prompts)] for domain, found in one.by_domain.items()
+    ]
+    return Table(("domain", "acceptance rate", "prompts"), rows, numeric=frozenset({1, 2}))
+
+
+def otherwise(one: DraftRecord) -> Table:
+    """The same text, drafted or verified in other ways."""
+    rows = [
+        [other.proposal, _interval(other.acceptance_rate), _best_length(other.mean_acceptance_lengths)]
+        for other in one.other_proposals
+    ]
+    return Table(("proposed by", "acceptance rate", "tokens per step"), rows, numeric=frozenset({1, 2}))
+
+
+def comparisons(probe: ProbeFile) -> Iterable[Table]:
+    """Each draft against the best."""
     if probe.comparisons:
-        yield (
-            "Speed over that of the best draft, on the same prompts",
-            ("draft", "best draft", "speed"),
-            [[one.draft, one.best, _gain(one.speedup)] for one in probe.comparisons],
-        )
+        rows = [[one.draft, one.best, _gain(one.speedup)] for one in probe.comparisons]
+        title = "Speed over that of the best draft, on the same prompts"
+        yield Table(("draft", "best draft", "speed"), rows, title, numeric=frozenset({2}))
+
+
+def draft_free(probe: ProbeFile) -> Iterable[Table]:
+    """What needs no draft."""
     if probe.draft_free:
-        yield (
-            "Without a draft, at its best k",
-            ("method", "tokens per step", "k", "speed-up"),
+        rows = [
             [
-                [
-                    row.method,
-                    f"{row.mean_acceptance_length:.2f}",
-                    str(row.num_spec_tokens),
-                    _gain(row.speedup) if row.speedup is not None else "-",
-                ]
-                for row in probe.draft_free
-            ],
-        )
+                row.method,
+                f"{row.mean_acceptance_length:.2f}",
+                str(row.num_spec_tokens),
+                _gain(row.speedup) if row.speedup is not None else "-",
+            ]
+            for row in probe.draft_free
+        ]
+        header = ("method", "tokens per step", "k", "speed-up")
+        yield Table(header, rows, "Without a draft, at its best k", numeric=frozenset({1, 2, 3}))
+
+
+def translated(probe: ProbeFile) -> Iterable[Table]:
+    """Pairs whose tokenizers differ."""
     for found in probe.translated:
-        yield (
-            f"{found.draft}: {found.method}, {found.num_prompts} prompts",
-            ("k", "tokens per step", "speed-up"),
-            [
-                [f"{row['k']:.0f}", f"{row['mean_acceptance_length']:.2f}", f"{row['speedup']:.2f}×"]
-                for row in found.by_k
-            ],
-        )
+        rows = [[f"{row.k:.0f}", f"{row.mean_acceptance_length:.2f}", f"{row.speedup:.2f}×"] for row in found.by_k]
+        title = f"{found.draft}: {found.method}, {found.num_prompts} prompts"
+        yield Table(("k", "tokens per step", "speed-up"), rows, title, numeric=frozenset({1, 2}))
+
+
+def checks(probe: ProbeFile) -> Iterable[Table]:
+    """A row per kind of self-check."""
     if probe.checks:
-        yield (
-            "Self-checks",
-            ("check", "passed", "what was seen"),
-            [_checked(name, [one for one in probe.checks if one.name == name]) for name in _names(probe.checks)],
-        )
+        rows = [_checked(name, [one for one in probe.checks if one.name == name]) for name in _names(probe.checks)]
+        yield Table(("check", "passed", "what was seen"), rows, "Self-checks", numeric=frozenset({1}))
 
 
 def _names(checks: Sequence[CheckRecord]) -> Iterable[str]:
@@ -133,10 +150,6 @@ def _checked(name: str, checks: Sequence[CheckRecord]) -> list[str]:
     return [name, passed, "; ".join(check.detail for check in failed or checks)]
 
 
-# accepted: of the drafted tokens; at the kth: marginal rate of that position; if reached: conditional rate.
-_K_HEADER = ("k", "tokens per step", "speed-up", "accepted", "at the kth", "if reached")
-
-
 def _k_row(row: KRecord, one: DraftRecord) -> list[str]:
     marginal, conditional = one.position_rates.marginal, one.position_rates.conditional
     return [
@@ -145,9 +158,14 @@ def _k_row(row: KRecord, one: DraftRecord) -> list[str]:
         f"({row.mean_acceptance_length_low:.2f}–{row.mean_acceptance_length_high:.2f})",
         _gain(row.speedup) if row.speedup is not None else "-",
         _share(row.draft_acceptance_rate),
-        _share(marginal[row.k - 1]),
-        _share(conditional[row.k - 1]),
+        _share(rate_at(marginal, row.k)),
+        _share(rate_at(conditional, row.k)),
     ]
+
+
+def rate_at(rates: Sequence[float | None], position: int) -> float | None:
+    """The rate of a position, counted from 1; None where no step reached it."""
+    return rates[position - 1] if position <= len(rates) else None
 
 
 def _summary(one: DraftRecord) -> list[str]:
@@ -176,7 +194,7 @@ def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
         yield f"Doubtful: {ended(doubt)}", True
     for one in probe.drafts:
         yield from ((f"Doubtful, {one.draft}: {ended(doubt)}", True) for doubt in one.doubts)
-    looked = probe.stopped_by.startswith(("the decision", "every"))
+    looked = probe.stopped_by.startswith(LOOKED)
     nominal = "; intervals of a run that looks before it stops are nominal" if looked else ""
     yield f"The run ended: {probe.stopped_by}{nominal}.", False
     for one in probe.drafts[:1]:
@@ -199,7 +217,7 @@ def _costs(costs: CostRecord) -> str:
 
 def _provenance(probe: ProbeFile) -> str:
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in probe.seconds.items() if value >= 0.05)
-    tokens = f"{probe.num_prompts} prompts ({probe.prompts['source']}), {probe.num_tokens:,} tokens"
+    tokens = f"{probe.num_prompts} prompts ({probe.prompts.get('source', '?')}), {probe.num_tokens:,} tokens"
     torch = probe.software.get("torch", "?")
     trace = f"; trace in {probe.trace.path}" if probe.trace is not None else ""
     return f"{tokens}, {probe.dtype} on {probe.device.id}, torch {torch}; {seconds}{trace}."
@@ -217,7 +235,8 @@ def _share(value: float | None) -> str:
     return f"{value:.2f}" if value is not None else "-"
 
 
-def _proposing(name: str) -> str:
+def proposing(name: str) -> str:
+    """What a draft proposes, as it follows `proposing`."""
     return name if name.startswith("the") else f"tokens {name}"
 
 

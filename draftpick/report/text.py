@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from draftpick.advice import Advice
@@ -46,9 +46,14 @@ def count(number: int | None) -> str:
 
 def size_of(proposal: Proposal) -> str:
     """The size of what a proposal adds."""
+    return count(params_of(proposal)) if proposal.draft is not None or proposal.head is not None else "-"
+
+
+def params_of(proposal: Proposal) -> int | None:
+    """Parameters of what a proposal adds: the draft's text decoder, or the head; None where unknown, or nothing."""
     if proposal.draft is not None:
-        return count(proposal.draft.params_text or proposal.draft.params_total)
-    return count(proposal.head.params) if proposal.head is not None else "-"
+        return proposal.draft.params_text or proposal.draft.params_total
+    return proposal.head.params if proposal.head is not None else None
 
 
 def ratio(pair: Pair) -> str:
@@ -126,7 +131,18 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
 def level(found: Iterable[Assessment]) -> str:
     """The heading of speed-ups: with the level of their intervals where they have one in common."""
     levels = {one.prediction.acceptance.level for one in found if one.prediction is not None}
-    return f"speed-up ({levels.pop():.0%})".replace("%", " %") if len(levels) == 1 else "speed-up"
+    return f"speed-up ({spoken_level(levels.pop())})" if len(levels) == 1 else "speed-up"
+
+
+def spoken_level(level: float) -> str:
+    """The level of an interval: 80 %."""
+    return f"{100 * level:.3g} %"
+
+
+def short_names(labels: Sequence[str]) -> list[str]:
+    """Names without their organisation, where they differ without it."""
+    short = [label.rstrip("/").rpartition("/")[2] or label for label in labels]
+    return [one if short.count(one) == 1 else label for one, label in zip(short, labels, strict=True)]
 
 
 POLICY_HEADER = ("length of drafts", "tokens per step", "drafted", "speed-up", "rule")

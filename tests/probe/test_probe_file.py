@@ -40,6 +40,7 @@ COSTS = {
     "passes": {"target_ms": [10.0]}, "software_adds": {"per_step": 0.1}, "ttft_overhead_ms": 5.0, "prefill_ms": 20.0,
     "spread": 0.05, "checked": [{"k": 1, "predicted": 1.5, "measured": 1.4}],
 }  # fmt: skip
+TRANSLATED_K = {"k": 1, "mean_acceptance_length": 1.2, "speedup": 0.9}
 PLAIN: dict[str, Any] = {
     "schema_version": "1",
     "kind": "probe",
@@ -84,7 +85,7 @@ PLAIN: dict[str, Any] = {
             "draft_acceptance_rate": 0.5, "speedup": RATE,
         }
     ],
-    "translated": [{"draft": "acme/x", "method": "uag", "num_prompts": 8, "by_k": [{"k": 1.0, "speedup": 0.9}]}],
+    "translated": [{"draft": "acme/x", "method": "uag", "num_prompts": 8, "by_k": [TRANSLATED_K]}],
     "checks": [{"name": "the target as its own draft", "passed": True, "detail": "100 %"}],
     "doubts": ["two"],
     "peak_bytes": None,
