@@ -14,7 +14,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from draftpick.gate_file import GateFile, PairResult
-from draftpick.report import gate, github, junit, sarif
+from draftpick.report import gate, github, junit, markdown, sarif
 from draftpick.report.blocks import Paragraph, Table
 from draftpick.report.text import printable
 
@@ -22,7 +22,9 @@ WRITERS = {
     "table": lambda found: gate.table(found, width=None, color=False),
     "narrow table": lambda found: gate.table(found, width=80, color=True),
     "json": gate.json,
+    "markdown": lambda found: markdown.render(gate.blocks(found)),
     "annotations": github.annotations,
+    "summary": github.summary,
     "junit": junit.render,
     "sarif": sarif.render,
 }
@@ -94,7 +96,9 @@ def test_no_line_of_a_pipe_begins_with_a_text_of_others(found: GateFile) -> None
 
 @given(results)
 def test_json_reads_back_as_the_same_result(found: GateFile) -> None:
-    assert GateFile.model_validate(json.loads(gate.json(found))) == found
+    # Two halves of a character that happen to meet are one in any JSON.
+    same = GateFile.model_validate(json.loads(json.dumps(found.model_dump(mode="json"))))
+    assert GateFile.model_validate(json.loads(gate.json(found))) == same
 
 
 def test_json_has_the_keys_that_others_build_on() -> None:

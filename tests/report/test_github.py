@@ -8,11 +8,13 @@ from typing import NamedTuple
 import pytest
 from gate_results import MIXED, RATE, many, pair, result, results
 from hypothesis import given
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from draftpick.gate_file import GateFile
 from draftpick.report import github
 from draftpick.report.gate import said, sentence, severity
-from draftpick.report.github import MOST_ANNOTATIONS
+from draftpick.report.github import MOST_ANNOTATIONS, MOST_BYTES
 from draftpick.report.text import printable
 
 COMMAND = re.compile(r"::(error|warning|notice) ((?:file|line|title)=[^:,]*(?:,(?:file|line|title)=[^:,]*)*)::(.*)")
@@ -100,3 +102,44 @@ def test_hostile_texts_stay_texts(gate: GateFile) -> None:
         if "file" in command.properties:
             properties = command.properties
             assert (command.kind, properties["file"], properties["title"], command.message) in told
+
+
+# ---------------------------------------------------------------------- the summary
+
+
+def tokens(gate: GateFile) -> list[Token]:
+    """A summary as Markdown reads it."""
+    return MarkdownIt("commonmark").enable("table").parse(github.summary(gate))
+
+
+def test_a_summary_tells_the_verdict_and_every_pair() -> None:
+    text = github.summary(MIXED)
+    assert text.startswith("## Draft pairs: failed\n\n**The gate failed: 2 of 4 pairs did not pass.")
+    assert [line for line in text.split("\n") if line.startswith(("### ", "<details>"))] == [
+        "### code: failed",
+        "### long: not judged",
+        "### math: passed",
+        "<details><summary>chat: passed</summary>",
+    ]
+
+
+@given(results)
+def test_hostile_texts_make_no_rows_and_no_markup(gate: GateFile) -> None:
+    found = tokens(gate)
+    rows = sum(token.type == "tr_open" for token in found)
+    assert rows == 1 + len(gate.pairs) + sum(1 + len(one.checks) for one in gate.pairs if one.checks)
+    blocks = [token.content for token in found if token.type == "html_block"]
+    assert all(re.match("</?details>", block) for block in blocks)
+    inline = [child for token in found for child in token.children or ()]
+    assert not [child for child in inline if child.type in ("html_inline", "link_open", "image")]
+
+
+@pytest.mark.parametrize("pairs", [200, 600])
+def test_a_summary_is_no_larger_than_github_takes(pairs: int) -> None:
+    gate = many(pairs)
+    text = github.summary(gate)
+    assert len(text.encode("utf-8")) <= MOST_BYTES
+    listed = text.count("\n### ")
+    left_out = re.findall(r"^> (\d+) pairs not listed here", text, re.MULTILINE)
+    assert left_out == ([str(pairs - listed)] if listed < pairs else [])
+    assert listed >= min(pairs, 250)
