@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo test lint check fix bench fit eval test-real-tokenizers clean
+.PHONY: demo test lint check fix schemas bench fit eval test-real-tokenizers clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,11 @@ check: lint test
 fix: $(BIN)/draftpick
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# What is generated from the records: the schemas, and the tables of docs/formats.md.
+schemas: $(BIN)/draftpick
+	$(BIN)/python -m draftpick.schemas
+	UPDATE_DOCUMENTS=1 $(BIN)/python -m pytest tests/test_formats.py -k write_the_page
 
 # Start-up and ranking time against a minimal typer app; then what a probe costs, how exact it is and what it predicts.
 # PARTS="cost choice" runs some parts of the latter.

@@ -46,6 +46,7 @@ class ToolRecord(_Record):
     name: str
     version: str
     catalog_date: str | None = None
+    """The newest date on which a record of the catalogue was checked."""
 
 
 class ModelRecord(_Record):
@@ -78,8 +79,11 @@ class DeviceRecord(_Record):
     id: str
     name: str
     count: Annotated[int, Field(ge=1, le=1 << 20)]
+    """Devices, over which a model is spread."""
     memory_bytes: Count | None = None
+    """Nominal, of one."""
     assumed: bool = False
+    """Nobody named one."""
 
 
 class EngineRecord(_Record):
@@ -97,9 +101,13 @@ class WorkloadRecord(_Record):
     num_spec_tokens: Length | None = None
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     kind: str | None = None
+    """Kind of text: chat, code, …"""
     input_len: Count | None = None
+    """Tokens of a prompt."""
     output_len: Count | None = None
+    """Tokens of an answer."""
     images: bool | None = None
+    """Whether requests hold some."""
 
 
 class SettingRecord(_Record):
@@ -129,6 +137,7 @@ class GainRecord(_Record):
     low: Times
     high: Times
     level: Share | None = None
+    """Of the interval; null where it is none."""
 
 
 class DecisionRecord(_Record):
@@ -138,9 +147,12 @@ class DecisionRecord(_Record):
     method: str | None = None
     draft: str | None = None
     num_spec_tokens: Length | None = None
+    """0: not to draft."""
     speedup: GainRecord | None = None
     evidence: str
+    """measured, served, roofline, published or rule: the weakest that it rests on."""
     sentence: str
+    """The decision in words."""
 
 
 class FindingRecord(_Record):
@@ -149,9 +161,13 @@ class FindingRecord(_Record):
     rule: str
     outcome: Outcome
     message: str
+    """In a sentence."""
     evidence: dict[str, JsonValue] = {}
+    """The values that were compared."""
     weight: Annotated[float, Field(ge=0, lt=1e9)] | None = None
+    """In the score."""
     ignored_because: str | None = None
+    """The reason that was given to ignore it."""
 
 
 class HeadRecord(_Record):
@@ -205,13 +221,18 @@ class AcceptanceRecord(_Record):
     """The acceptance rate that is expected, or was measured."""
 
     rate: Share
+    """α."""
     low: Share
     high: Share
     level: Share | None = None
+    """Of the interval."""
     source: str
+    """What it rests on, in words."""
     rests_on: list[str] = []
+    """Ids of published measurements."""
     measured: bool = False
     doubts: list[str] = []
+    """What makes a measurement unsure."""
 
     @model_validator(mode="after")
     def _ordered(self) -> AcceptanceRecord:
@@ -224,18 +245,26 @@ class CostRecord(_Record):
     """What the parts of a step cost, in one place."""
 
     c: Times
+    """A drafted token over a plain one."""
     target_ms: Milliseconds | None = None
+    """A plain token."""
     draft_first_ms: Milliseconds | None = None
+    """The first drafted token."""
     draft_ms: Milliseconds | None = None
+    """Every further drafted token."""
     verify_ms: Annotated[list[Milliseconds], Field(max_length=257)] = []
     """Over 1, 2, … positions; the first is a plain token."""
     overhead_ms: Milliseconds | None = None
+    """What a step adds besides."""
     ttft_overhead_ms: Milliseconds | None = None
+    """What the draft's own prompt adds to the time to the first token."""
     verify: Annotated[list[Times], Field(max_length=257)] = []
     """The same in plain steps of the target, where numbers were typed in."""
     overhead: Times | None = None
     source: str
+    """roofline, measured, given, or a sentence for numbers that were typed in."""
     launch_bound: bool = False
+    """A drafted token is mostly launches: a smaller draft would not be faster, a shallower one would."""
     notes: list[str] = []
     engine: str | None = None
     device: str | None = None
@@ -245,6 +274,7 @@ class CostRecord(_Record):
     more_devices: bool = False
     """This draft takes more of them than the others."""
     num_seqs: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    """Sequences at once."""
 
 
 class KRecord(_Record):
@@ -273,6 +303,7 @@ class PlanRecord(_Record):
     num_spec_tokens: Length | None = None
     """0: not to draft."""
     mean_acceptance_length: Annotated[float, Field(ge=1, le=257.001)] | None = None
+    """τ: tokens per step, the target's own included."""
     speedup_of: Length | None = None
     """The k that length and speed-up are of: the best one that drafts."""
     speedup: GainRecord | None = None
@@ -280,6 +311,7 @@ class PlanRecord(_Record):
     schedule: Annotated[list[tuple[Count, Count, Length]], Field(max_length=4096)] | None = None
     """(from, to, k): the k by sequences at once."""
     end_to_end: EndToEndRecord | None = None
+    """Where lengths of prompts and answers were named."""
     missing: str | None = None
     """Why a viable candidate has no prediction."""
 
@@ -324,6 +356,7 @@ class VerdictRecord(_Record):
 
     verdict: Verdict
     version: str
+    """Of the engine that it holds for."""
     reasons: list[str] = []
 
 
@@ -331,16 +364,23 @@ class CandidateRecord(_Record):
     """One draft, head or method without a draft."""
 
     rank: Annotated[int, Field(ge=1)]
+    """By speed-up, viable ones first."""
     draft: str | None = None
+    """Id of the draft or head; null for a method that needs none, and for the target's own head."""
     method: str | None = None
     """None for numbers that were typed in."""
     label: str
     """What people call it: the draft's id, or `own MTP head`, `n-gram lookup` …"""
     origin: str | None = None
+    """Where it was found: given, catalogue, overlay, cache, hub, target (its own head) or always (draft-free)."""
     via: str | None = None
+    """The base model through which it was found, where the target is a copy or fine-tune of it."""
     viable: bool | None = None
+    """No rule rejects it, and an engine takes it."""
     score: Annotated[float, Field(ge=0, le=100)] | None = None
+    """How well the facts fit, of 100."""
     coverage: Share | None = None
+    """Share of what matters that could be judged."""
     engine: str | None = None
     """The engine whose verdict and costs these are: the one asked for, or else the first that takes it."""
     reason: str = ""
@@ -352,10 +392,13 @@ class CandidateRecord(_Record):
     tokenizer: TokenizerRecord | None = None
     findings: Annotated[list[FindingRecord], Field(max_length=1000)] = []
     acceptance: AcceptanceRecord | None = None
+    """Null where nothing can be predicted."""
     cost: CostRecord | None = None
+    """Null where nothing can be predicted."""
     plan: PlanRecord = PlanRecord()
     memory: MemoryRecord | None = None
     engines: dict[str, VerdictRecord] = {}
+    """By key, all of them."""
     break_even_rate: Share | None = None
     """For numbers that were typed in: the rate above which the plan's k gains."""
 
@@ -381,11 +424,16 @@ class PolicyRecord(_Record):
     """What one adaptive length did on the trace."""
 
     policy: str
+    """Name."""
     what: str
+    """The rule, in words."""
     mean_acceptance_length: GainRecord | None = None
+    """τ."""
     drafted_per_step: Times
+    """Tokens."""
     speedup: GainRecord | None = None
     estimated: bool = False
+    """What it wastes behind a miss is an estimate, and so is its speed-up."""
 
 
 class AdviceFile(_Record):

@@ -59,21 +59,27 @@ class Policy(_Written):
     allow: list[Name] = []
     """Rules whose findings never fail it."""
     min_score: Annotated[float, Field(strict=True, ge=0, le=100)] | None = None
+    """How well the facts fit, of 100."""
     min_coverage: Rate | None = None
+    """Share of what matters that could be judged."""
     must_fit: Flag = False
     """In the memory of `device`."""
     engine_verdict: Verdict | None = None
     """The least that the pair's engine must say: accepted, or care, which takes both."""
     min_acceptance_rate: Rate | None = None
+    """α, at the pair's temperature."""
     min_mean_acceptance_length: Gain | None = None
     """At the pair's num_spec_tokens, or at the k that the evidence chooses."""
     min_speedup: Gain | None = None
+    """Of decoding, at the pair's num_spec_tokens or at the best k."""
     max_k_drift: Whole | None = None
     """How far the best k may move from the pair's num_spec_tokens, or from the baseline's, where that costs speed."""
     tolerance: Rate | None = None
     """Loss of acceptance rate against the baseline that is let pass, though the intervals show it."""
     max_age_days: Least | None = None
+    """Of the evidence, from the day it was measured."""
     min_prompts: Least | None = None
+    """That the evidence rests on."""
 
 
 class Waiver(_Written):
@@ -81,20 +87,27 @@ class Waiver(_Written):
 
     check: CheckName
     reason: Text
+    """Shown wherever the check is."""
     expires: date
+    """The last day on which it holds."""
 
 
 class PairRow(_Written):
     """One pair of the policy file."""
 
     name: Name
+    """By which results, baselines and reports call it."""
     target: Name
+    """A hub id, a folder, a GGUF file or an alias of the catalogue."""
     draft: Name
+    """As the target."""
     revision: Name | None = None
     """Of the target."""
     draft_revision: Name | None = None
     engine: Name | None = None
+    """One of the ten, as `draftpick catalog list --kind engines` names them."""
     device: Name | None = None
+    """As `draftpick catalog list --kind devices` names them."""
     tensor_parallel_size: Least | None = None
     max_model_len: Least | None = None
     max_num_seqs: Least | None = None
@@ -109,7 +122,9 @@ class PairRow(_Written):
     prompts: Name | None = None
     """For `probe`: a file of prompts, seen from the policy file."""
     policy: Policy = Policy()
+    """What differs from `defaults` for this pair."""
     waivers: list[Waiver] = []
+    """Checks that may fail for a while, each with its reason."""
 
     @model_validator(mode="after")
     def _one_source(self) -> PairRow:
@@ -129,6 +144,7 @@ class PolicyFile(_Written):
     defaults: Policy = Policy()
     """Of every pair that does not say otherwise."""
     pair: Annotated[list[PairRow], Field(min_length=1, max_length=1000)]
+    """The pairs, each a table [[pair]]."""
 
     def policy(self, pair: PairRow) -> Policy:
         """A pair's own thresholds over the defaults."""
@@ -157,16 +173,21 @@ class CheckResult(_Record):
 
     name: CheckName
     status: Status
+    """missing, stale, doubtful: the evidence could not be judged by; noted: said, and decides nothing."""
     passed: bool
     """Whether it lets the pair pass: true where it was waived."""
     value: float | str | None = None
+    """What was found."""
     bound: float | None = None
     """The end of the value's interval that was compared."""
     threshold: float | str | None = None
+    """What the policy asks for."""
     baseline: float | None = None
+    """The value in the baseline."""
     reason: str
     """In a sentence, values included."""
     waiver: WaivedBy | None = None
+    """Where a waiver lets it pass."""
 
 
 class PairResult(_Record):
@@ -198,12 +219,14 @@ class GateFile(_Record):
     schema_version: Literal["1"]
     kind: Literal["gate"]
     tool: dict[str, str]
+    """What wrote it: name and version."""
     policy: str
     """The policy file, as it was named."""
     date: date
     """The day that ages and waivers were counted from."""
     passed: bool
     pairs: list[PairResult]
+    """In the order of the policy file."""
 
     @model_validator(mode="after")
     def _sums_up(self) -> GateFile:

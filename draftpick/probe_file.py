@@ -40,7 +40,7 @@ Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 _JSON = TypeAdapter(dict[str, JsonValue], config=ConfigDict(allow_inf_nan=False))
 Facts = Annotated[dict[str, Any], AfterValidator(_JSON.validate_python)]
 """What JSON can say, without numbers that it cannot, and not nested without end."""
-Option = bool | int | float | str | list[str] | list[float]
+Option = bool | int | float | str | list[str] | list[int] | list[float]
 
 
 class _Record(BaseModel):
@@ -74,18 +74,25 @@ class KRecord(_Record):
 
     k: Length
     mean_acceptance_length: float
+    """τ: tokens per step, the target's own included, over complete blocks."""
     mean_acceptance_length_low: float
     mean_acceptance_length_high: float
     visible_length: float | None = None
     """Tokens per step for answers of these lengths, the last and shorter steps included."""
     draft_acceptance_rate: Share | None = None
+    """Accepted over drafted: falls with k by construction, and is not α."""
     conditional_rate: Share | None = None
+    """Accepted over tested."""
     num_drafts: float
+    """Steps."""
     num_draft_tokens: float
     num_accepted_tokens: float
     num_accepted_tokens_per_pos: list[float] = []
+    """At position 1, 2, … k."""
     acceptance_histogram: list[float] = []
+    """Steps that accept exactly 0, 1, … k tokens."""
     speedup: IntervalRecord | None = None
+    """Of decoding, with the costs at hand; null without them."""
 
     @model_validator(mode="after")
     def _possible(self) -> KRecord:
@@ -107,7 +114,9 @@ class PositionRates(_Record):
     """Rates by position, at the largest k."""
 
     marginal: list[Share | None]
+    """Position j is accepted: over all steps."""
     conditional: list[Share | None]
+    """Position j is accepted: over the steps that reach it."""
 
 
 class DomainRecord(_Record):
@@ -121,6 +130,7 @@ class OtherWay(_Record):
     """The same text, drafted or verified in another way."""
 
     proposal: str
+    """In words."""
     way: Way
     acceptance_rate: IntervalRecord
     mean_acceptance_lengths: list[IntervalRecord]
@@ -132,7 +142,9 @@ class Checked(_Record):
 
     k: Length
     predicted: float
+    """Speed-up by the costs."""
     measured: float
+    """Speed-up that the software gave."""
 
 
 class CostRecord(_Record):
@@ -140,30 +152,42 @@ class CostRecord(_Record):
 
     source: Literal["measured", "given"]
     software: str
+    """Whose passes and runs were timed."""
     num_seqs: Annotated[int, Field(ge=1)] = 1
+    """Sequences at once."""
     context: Count | None = None
+    """Tokens before the timed position."""
     target_ms: Milliseconds
+    """A plain token."""
     draft_first_ms: Spent
+    """The first drafted token."""
     draft_ms: Spent
+    """Every further drafted token."""
     verify_ms: Annotated[list[Milliseconds], Field(min_length=1, max_length=257)]
     """Over 1, 2, … positions; the first is a plain token."""
     overhead_ms: Spent
+    """What a step adds besides."""
     c: Annotated[float, Field(ge=0, lt=1e6)]
+    """draft_ms over target_ms."""
     passes: dict[str, list[float]] = {}
     """Forward passes alone, without what the software adds: target and draft over 1, 2, … positions."""
     software_adds: dict[str, float] = {}
     """In milliseconds: per_token, per_step, per_draft."""
     ttft_overhead_ms: float | None = None
+    """What the draft's own prompt adds to the time to the first token."""
     prefill_ms: float | None = None
+    """The target's prompt."""
     spread: Annotated[float, Field(ge=0, le=20)] = 0.0
     """Half-width of ln(step time) at 95 %."""
     checked: list[Checked] = []
+    """The costs against speculative runs of the same software."""
 
 
 class PlanRecord(_Record):
     """The k to use with the costs at hand."""
 
     num_spec_tokens: Length
+    """0: not to draft."""
     mean_acceptance_length: float
     speedup: IntervalRecord
 
@@ -173,29 +197,40 @@ class DraftRecord(_Record):
 
     draft: str
     method: str = "draft_model"
+    """draft_model: an ordinary model."""
     temperature: Heat
     proposal: str
     """How it drafts: by its first choice, or sampled."""
     way: Way
     acceptance_rate: IntervalRecord
+    """α: the mean of the trace's column."""
     by_k: list[KRecord]
+    """For k = 0, 1, 2, …; empty where no answer is as long as a block."""
     level: Share = 0.95
     """Of the intervals in by_k: higher than 0.95 where the best of several drafts is named."""
     position_rates: PositionRates
     by_domain: dict[str, DomainRecord]
+    """By kind of text."""
     other_proposals: list[OtherWay] = []
+    """The same text, drafted or verified in other ways."""
     num_prompts: Count
     num_tokens: Count
+    """Of the target's text."""
     stopped_by: str
+    """Why no more was measured."""
     doubts: list[str] = []
+    """What makes the figures unsure, in words."""
     costs: list[CostRecord] = []
+    """One per number of sequences at once; empty where none were timed."""
     plan: PlanRecord | None = None
+    """Null without costs."""
 
 
 class LookupRecord(_Record):
     """A method without a draft, at its best k."""
 
     method: str
+    """ngram, ngram of transformers, suffix."""
     temperature: Heat
     num_spec_tokens: Length
     mean_acceptance_length: float
@@ -227,6 +262,7 @@ class ComparisonRecord(_Record):
     best: str
     temperature: Heat
     speedup: IntervalRecord
+    """Of `draft` over `best`: below 1 where it is slower."""
 
 
 class CheckRecord(_Record):
@@ -235,6 +271,7 @@ class CheckRecord(_Record):
     name: str
     passed: bool
     detail: str
+    """What was compared, and what came out."""
 
 
 class DecisionRecord(_Record):
@@ -244,27 +281,40 @@ class DecisionRecord(_Record):
     method: str | None = None
     draft: str | None = None
     num_spec_tokens: Length | None = None
+    """0: not to draft."""
     speedup: IntervalRecord | None = None
     evidence: str
+    """measured."""
     sentence: str
+    """The decision in words."""
     more_prompts: Count | None = None
+    """About how many would decide, where it is undecided."""
 
 
 class DeviceRecord(_Record):
     """What was measured on, as the framework names it."""
 
     id: str
+    """As torch names it: npu:0, cuda, cpu."""
     name: str
     count: Annotated[int, Field(ge=1, le=4096)] = 1
     threads: Annotated[int, Field(ge=1)] | None = None
     """Of the CPU that computed; null on an accelerator."""
 
 
+class KnownModel(ModelRecord):
+    """What was known of one model, its tokenizer left out. Null is unknown."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class TraceRecord(_Record):
     """Where the trace lies, seen from the probe file."""
 
     path: str
+    """Relative to the probe file."""
     sha256: str
+    """Hex."""
 
 
 class ProbeFile(_Record):
@@ -273,12 +323,15 @@ class ProbeFile(_Record):
     schema_version: Literal["1"]
     kind: Literal["probe"]
     tool: dict[str, str]
+    """What wrote it: name and version."""
     created: str
+    """Time in ISO 8601, UTC."""
     duration_s: Spent
     seconds: dict[str, Spent]
+    """Where the duration went: loading, writing, reading, checking, timing."""
     request: RequestRecord = RequestRecord()
-    target: ModelRecord
-    models: dict[str, ModelRecord]
+    target: KnownModel
+    models: dict[str, KnownModel]
     """The drafts, by id."""
     identities: dict[str, Facts]
     """Revision and digests of every model, by id."""
@@ -286,23 +339,36 @@ class ProbeFile(_Record):
     """How each draft's tokenizer relates to the target's: kind, verified, reason."""
     device: DeviceRecord
     software: dict[str, str]
+    """Versions: python, system, torch, transformers and what else took part."""
     dtype: str
+    """The models computed in it."""
     sampling: Facts
+    """temperatures, top_k, top_p, seed, max_new_tokens, thinking, chat_template, batch_size."""
     prompts: Facts
+    """source, digest (hex SHA-256) and num."""
     engine: str
     """Whose way to draft the figures hold for."""
     trace: TraceRecord | None = None
     num_prompts: Count
     num_tokens: Count
+    """Of the target's text."""
     stopped_by: str
+    """Why no more was measured."""
     decision: DecisionRecord
     drafts: list[DraftRecord]
+    """One entry per draft and temperature."""
     comparisons: list[ComparisonRecord] = []
+    """Every draft against the fastest at its temperature."""
     draft_free: list[LookupRecord] = []
+    """What copies from the text, at its best k."""
     translated: list[TranslatedRecord] = []
+    """Pairs whose tokenizers differ."""
     checks: list[CheckRecord] = []
+    """Self-checks: one that failed decides nothing."""
     doubts: list[str] = []
+    """Of the whole run, in words."""
     peak_bytes: Count | None = None
+    """The most memory that was held on the device."""
 
     @model_validator(mode="after")
     def _whole(self) -> ProbeFile:
@@ -325,9 +391,9 @@ class ProbeFile(_Record):
         return record.profile()
 
 
-def record_of(profile: ModelProfile) -> ModelRecord:
+def record_of(profile: ModelProfile) -> KnownModel:
     """A profile as it stands in a probe file. Its tokenizer is left out: the relation was judged when it was read."""
-    return ModelRecord(**model_row(profile._replace(tokenizer=None), "local"))
+    return KnownModel(**model_row(profile._replace(tokenizer=None), "local"))
 
 
 def read_probe(path: Path) -> ProbeFile:
@@ -342,7 +408,8 @@ def checked_probe(value: Mapping[str, Any], path: Path) -> ProbeFile:
     version = value.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InvalidFile(
-            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}",
+            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}: it does not "
+            "load",
             "probe again, or use the draftpick that wrote it",
         )
     try:
@@ -390,11 +457,17 @@ class GivenCosts(_Record):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     target_ms: Milliseconds
+    """A plain token."""
     draft_ms: Spent
+    """A drafted token."""
     draft_first_ms: Spent | None = None
+    """The first drafted token, where it differs."""
     verify_ms: Annotated[list[Milliseconds], Field(min_length=2, max_length=257)]
+    """A pass of the target over 1, 2, … positions; the first is target_ms."""
     overhead_ms: Spent = 0.0
+    """What a step adds besides."""
     software: str = "given"
+    """Where they were measured."""
 
 
 def read_costs(path: Path) -> GivenCosts:

@@ -73,6 +73,7 @@ def test_it_says_what_was_asked() -> None:
         "check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", "--engine", "vllm", "-tp", "2", "--json", "--exit-zero"
     ).document
     assert document["request"] == {
+        "command": "check",
         "target": "Qwen/Qwen3-32B",
         "drafts": ["Qwen/Qwen3-0.6B"],
         "probe_file": None,

@@ -33,6 +33,7 @@ def test_the_wheel_is_small_and_whole(wheel: Path) -> None:
     assert {"draftpick/_data/index.json", "draftpick/_data/models.jsonl", "draftpick/_data/tokenizers.json"} <= names
     assert any(name.startswith("draftpick/_data/relations/") for name in names)
     assert any(name.startswith("draftpick/_data/catalog/families/") for name in names)
+    assert {f"draftpick/_data/schemas/{path.name}" for path in (ROOT / "schemas").iterdir()} <= names
     assert wheel.stat().st_size < 15_000_000
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import signal
@@ -12,14 +14,20 @@ from typing import Any
 
 import pytest
 from commands import Answer, command, environment, run
+from jsonschema import Draft202012Validator
 
 from draftpick import replay
 from draftpick.probe import trace as traces
 from draftpick.probe.local import Sampling, generate, load, read_answers
 from draftpick.probe.timing import run_assisted
 from draftpick.probe.trace import DraftColumns, Row
+from draftpick.probe_file import read_probe
+from draftpick.report.csv import PROBE
+from draftpick.report.csv import render as csv_of
+from draftpick.report.speculation_profile import render as profile_of
 
 PAIR = Path(__file__).parent.parent / "catalog" / "demo"
+SCHEMAS = Path(__file__).parent.parent / "schemas"
 TARGET, DRAFT, PROMPTS = str(PAIR / "target"), str(PAIR / "draft"), str(PAIR / "prompts.jsonl")
 QUICK = ("--prompts", PROMPTS, "--max-new-tokens", "24", "--num-prompts", "6", "--precision", "0")
 
@@ -77,6 +85,64 @@ def test_the_document_has_what_others_build_on(measured: Path) -> None:
     ]
     assert sampled["proposal"].startswith("sampled at 0.64")
     assert {row["method"] for row in found["draft_free"]} == {"ngram", "ngram of transformers", "suffix"}
+
+
+def test_result_and_trace_fit_their_schemas(measured: Path) -> None:
+    probed, answers = (
+        Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8")))
+        for name in ("probe", "trace")
+    )
+    assert list(probed.iter_errors(document(measured))) == []
+    header, *rows = measured.with_name("probe.trace.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 12
+    assert [error for row in rows for error in answers.iter_errors(json.loads(row))] == []
+    assert not answers.is_valid(json.loads(header))
+
+
+def test_it_becomes_a_table_and_a_speculation_profile(measured: Path) -> None:
+    found = read_probe(measured)
+    names, *rows = csv.reader(io.StringIO(csv_of(found), newline=""))
+    assert (names, len(rows)) == (list(PROBE), 2 * 5 + len(found.draft_free))
+    for one in found.drafts:
+        told = json.loads(profile_of(found, one.draft, one.temperature))
+        assert told["validation"]["mean_consistency"]["abs_delta"] < 1e-5
+        assert told["validation"]["marginal_monotonicity"]["passed"]
+        assert told["accept_length_by_k"]["4"] == pytest.approx(one.by_k[4].mean_acceptance_length, abs=1e-6)
+
+
+def test_it_becomes_a_report_that_says_how_it_was_made(measured: Path) -> None:
+    shown = run("report", str(measured))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("## Probe of ")
+    assert document(measured)["decision"]["sentence"] in shown.stdout
+    (command_line,) = [line for line in shown.stdout.splitlines() if line.startswith("draftpick probe ")]
+    assert command_line.split()[2:4] == [TARGET, DRAFT]
+    assert "--temperature 0.0 --temperature 0.8" in command_line
+    assert "--timed-batch 4 --verify 2" in command_line
+    assert "exit-zero" not in command_line
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_report_keeps_the_measurement_beside_it(form: str, tmp_path: Path) -> None:
+    out = tmp_path / "seen.txt"
+    options = ("--costs", "roofline", "-k", "2", *QUICK)
+    answer = run("probe", TARGET, DRAFT, "-o", str(out), "--format", form, *options)
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert f"the probe itself is kept in {tmp_path / 'seen.json'}" in answer.stderr
+    assert out.read_text(encoding="utf-8") == run("report", str(tmp_path / "seen.json"), "--format", form).stdout
+    assert run("plan", str(tmp_path / "seen.json"), "--engine", "transformers", "--exit-zero").exit_code == 0
+
+
+def test_a_report_writes_its_measurement_over_no_other_file(tmp_path: Path) -> None:
+    from draftpick.report.saved import beside
+
+    other, mine = tmp_path / "notes.json", tmp_path / "mine.json"
+    other.write_text('{"kind": "notes"}')
+    mine.write_text('{"kind": "probe"}')
+    assert beside(tmp_path / "notes.md") == tmp_path / "notes.probe.json"
+    assert beside(tmp_path / "mine.md") == mine
+    assert beside(tmp_path / "new.md") == tmp_path / "new.json"
+    assert beside(tmp_path / "report.json") == tmp_path / "report.probe.json"
 
 
 def test_self_checks_pass_on_a_sound_pair(measured: Path) -> None:

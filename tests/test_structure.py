@@ -48,7 +48,7 @@ STAGES = [
     {"launch"},
     {"report.blocks"},
     {"report"},
-    {"options"},
+    {"schemas", "options"},
     {"cli", "__main__"},
 ]
 

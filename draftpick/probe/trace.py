@@ -52,6 +52,7 @@ class DraftColumns(NamedTuple):
     top: Sequence[int]
     """The draft's most probable id given the emitted text before."""
     top_prob: Sequence[float]
+    """Its probability in the draft."""
     target_prob_of_top: Sequence[float] | None = None
     """Its probability in the target, after the target's processors; None for greedy text."""
     log_q: Mapping[str, Sequence[float]] = {}
@@ -64,12 +65,19 @@ class Row(NamedTuple):
     """One answer of the target, with what every draft made of it."""
 
     prompt: str
+    """The prompt's id."""
     digest: str
+    """Hex SHA-256 of the prompt, and of its answer where that was given."""
     domain: str
+    """Kind of text."""
     language: str
+    """As the prompts name it."""
     temperature: float
+    """0: greedy."""
     prompt_ids: Sequence[int]
+    """Token ids of the prompt."""
     tokens: Sequence[int]
+    """Token ids that the target emitted: all columns have an entry for each."""
     ended: str
     """stop or length."""
     log_p: Sequence[float]
@@ -77,6 +85,7 @@ class Row(NamedTuple):
     gap: Sequence[float] | None
     """How far the first choice's logit lay above the second's; None for text that was not generated here."""
     drafts: Mapping[str, DraftColumns]
+    """By id of the draft."""
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,10 @@ def _times(one: CandidateRecord) -> str:
     if cost is None or cost.target_ms is None or cost.draft_ms is None:
         return ""
     load = f" at {cost.num_seqs} sequences at once" if (cost.num_seqs or 1) > 1 else ""
-    return f": {milliseconds(cost.draft_ms / 1e3)} against {milliseconds(cost.target_ms / 1e3)}{load}"
+    plain = f"{milliseconds(cost.target_ms / 1e3)}{load}"
+    if not cost.draft_ms and cost.draft_first_ms:
+        return f": {milliseconds(cost.draft_first_ms / 1e3)} for all of a step at once, against {plain}"
+    return f": {milliseconds(cost.draft_ms / 1e3)} against {plain}"
 
 
 def _room(memory: MemoryRecord) -> str:
@@ -146,7 +149,8 @@ def _ranking(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[S
     free = [one for one in advice.draft_free if one.viable]
     blocks: list[Block] = []
     if shown or free:
-        blocks.append(_candidates(advice, [*shown, *free]))
+        figures, reasons = _candidates(advice, [*shown, *free])
+        blocks += [figures, Paragraph(_COLUMNS, "note"), reasons]
     rest = advice.viable[len(shown) :]
     if advice.left_out:
         counts = ", ".join(f"{number} {reason}" for reason, number in sorted(advice.left_out.items()))
@@ -154,15 +158,26 @@ def _ranking(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[S
     if blocks:
         yield Section("Candidates", blocks)
     if rest:
-        yield Section(f"{len(rest)} more that fit less well", [_candidates(advice, rest)], folded=True)
+        yield Section(f"{len(rest)} more that fit less well", _candidates(advice, rest), folded=True)
 
 
-def _candidates(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Table:
+_COLUMNS = (
+    "accept: rate at which drafted tokens are accepted; cost: of a drafted token, in plain ones; GiB: what the draft "
+    "adds to each device, its cache included; score: how well the facts fit, of 100."
+)
+
+
+def _candidates(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> tuple[Table, Table]:
+    """The figures of each, and what matters most: a table of its own, where those alike stand together."""
     levels = {one.plan.speedup.level for one in shown if one.plan.speedup is not None}
     engine = "verdict" if advice.engine is not None else "engine"
-    header = ("rank", "draft", "size", _gain_heading(levels), "k", "acceptance", "cost", "adds GiB", "score", engine)
-    rows = [(*_row(advice, one), one.reason) for one in shown]
-    return Table((*header, "what matters most"), rows, numeric=frozenset({0, 2, 3, 4, 5, 6, 7, 8}))
+    header = ("rank", "draft", "size", _gain_heading(levels), "k", "accept", "cost", "GiB", "score", engine)
+    figures = Table(header, [_row(advice, one) for one in shown], numeric=frozenset({0, 2, 3, 4, 5, 6, 7, 8}))
+    reasons: dict[str, list[CandidateRecord]] = {}
+    for one in shown:
+        reasons.setdefault(one.reason, []).append(one)
+    rows = [(", ".join(str(one.rank) for one in alike), reason) for reason, alike in reasons.items()]
+    return figures, Table(("rank", "what matters most"), rows)
 
 
 def _row(advice: AdviceFile, one: CandidateRecord) -> tuple[str, ...]:
@@ -175,7 +190,7 @@ def _row(advice: AdviceFile, one: CandidateRecord) -> tuple[str, ...]:
         str(one.rank),
         name_of(one),
         count(one.params) if one.params is not None else "-",
-        _gained(plan.speedup, level=False) if plan.speedup is not None else "-",
+        _briefly(plan.speedup) if plan.speedup is not None else "-",
         str(plan.num_spec_tokens or plan.speedup_of or "-"),
         f"{one.acceptance.rate:.2f}" if one.acceptance is not None else "-",
         f"{one.cost.c:.2f}" if one.cost is not None else "-",
@@ -201,9 +216,22 @@ def _left_out(advice: AdviceFile) -> Iterable[Section]:
     for one in rejected:
         groups.setdefault(one.reason.replace(one.label, "it"), []).append(one)
     if groups:
-        rows = [(", ".join(name_of(one) for one in group), group[0].reason) for group in groups.values()]
+        rows = [
+            (", ".join(name_of(one) for one in group), group[0].reason + _elsewhere(group[0]))
+            for group in groups.values()
+        ]
         title = f"{len(rejected)} that look right but do not fit"
         yield Section(title, [Table(("draft", "why not"), rows)], folded=True)
+
+
+def _elsewhere(one: CandidateRecord) -> str:
+    """Which engines take what the asked one refuses, where no rule speaks against the pair itself."""
+    if any(finding.outcome == "reject" and finding.ignored_because is None for finding in one.findings):
+        return ""
+    taken = {"accepted": "accepted by", "care": "with care by"}
+    by = {word: [key for key, found in one.engines.items() if found.verdict == word] for word in taken}
+    said = [f"{words} {', '.join(by[word])}" for word, words in taken.items() if by[word]]
+    return f" ({'; '.join(said)})" if said else ""
 
 
 # ---------------------------------------------------------------------- what it gains
@@ -262,9 +290,9 @@ def _plane(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[Sec
     if len(known) < 2:
         return
     names = short_names([one.label for one in known])
-    decided = advice.decision.draft
+    best = known[0] if advice.decision.action != "do_not_speculate" and known[0] is _best(advice) else None
     points = [
-        Point(name, one.cost.c, one.acceptance.rate, one.acceptance.low, one.acceptance.high, _is(one, decided))
+        Point(name, one.cost.c, one.acceptance.rate, one.acceptance.low, one.acceptance.high, one is best)
         for name, one in zip(names, known, strict=True)
         if one.acceptance is not None and one.cost is not None
     ]
@@ -280,10 +308,6 @@ def _plane(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[Sec
     said = f"The cheapest is {cheap.label} (c = {cheap.c:.2f}), the most accepted {sure.label} ({sure.rate:.2f})."
     chart = Chart("Drafts by cost and acceptance", said, Plane(points), table)
     yield Section(chart.title, [chart])
-
-
-def _is(one: CandidateRecord, decided: str | None) -> bool:
-    return decided is not None and one.draft == decided
 
 
 def _schedule(best: CandidateRecord | None) -> Iterable[Section]:
@@ -335,19 +359,15 @@ def _memory(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[Sectio
     if not held or not known:
         return
     names = short_names([one.label for one, _ in held])
-    whole = all(getattr(memory.per_device_bytes, key) is not None for _, memory in held for key in _PARTS.values())
-    header = ["draft", *known, *(["free", "fits", "sequences at once", "without the draft"] if whole else [])]
-    rows = [
-        [
-            name,
-            *(_gib(getattr(memory.per_device_bytes, key)) for key in known.values()),
-            *(_left(memory) if whole else []),
-        ]
-        for name, (_, memory) in zip(names, held, strict=True)
-    ]
-    table = Table(header, rows, numeric=frozenset(range(1, len(header))))
+    keys = (*_PARTS.values(), "free")
+    whole = all(getattr(memory.per_device_bytes, key) is not None for _, memory in held for key in keys)
+    rows = [[name, *(_gib(getattr(memory.per_device_bytes, key)) for _, memory in held)] for name, key in known.items()]
+    if whole:
+        left = [_left(memory) for _, memory in held]
+        rows += [[name, *(one[place] for one in left)] for place, name in enumerate(_LEFT)]
+    table = Table(["GiB, with", *names], rows, numeric=frozenset(range(1, len(names) + 1)))
     title = _where(advice, whole=whole)
-    yield Section(title, [_bars(advice, title, names, held, table) if whole else table])
+    yield Section(title, [_bars(title, names, held, table) if whole else table])
 
 
 def _where(advice: AdviceFile, *, whole: bool) -> str:
@@ -357,6 +377,9 @@ def _where(advice: AdviceFile, *, whole: bool) -> str:
     return f"Memory if split over {devices} devices, GiB, estimated" if devices > 1 else "Memory, GiB, estimated"
 
 
+_LEFT = ("free", "fits", "sequences at once", "without the draft")
+
+
 def _left(memory: MemoryRecord) -> list[str]:
     fits = {True: "yes", False: "no", None: "?"}[memory.fits]
     seats = (memory.max_num_seqs, memory.max_num_seqs_without_draft)
@@ -364,7 +387,6 @@ def _left(memory: MemoryRecord) -> list[str]:
 
 
 def _bars(
-    advice: AdviceFile,
     title: str,
     names: Sequence[str],
     held: Sequence[tuple[CandidateRecord, MemoryRecord]],
@@ -374,10 +396,10 @@ def _bars(
         name: [(getattr(memory.per_device_bytes, key) or 0) / 2**30 for _, memory in held]
         for name, key in _PARTS.items()
     }
-    given = advice.setting.memory_bytes if advice.setting is not None else None
-    capacity = given or (advice.device.memory_bytes if advice.device is not None else None)
+    # What the framework sees of a device is less than what its name says.
+    capacity = sum(values[0] for values in parts.values()) + (held[0][1].per_device_bytes.free or 0) / 2**30
     said = f"With {held[0][0].label} it {_room(held[0][1])}."
-    return Chart(title, said, MemoryBars(names, parts, capacity / 2**30 if capacity else None), table)
+    return Chart(title, said, MemoryBars(names, parts, capacity), table)
 
 
 # ---------------------------------------------------------------------- findings and engines
@@ -575,8 +597,8 @@ def _footer(advice: AdviceFile) -> str:
 
 def name_of(one: CandidateRecord) -> str:
     """A candidate's name with what it is, where that is no draft model, and through which model it was found."""
-    kind = f" [{one.method}]" if one.head is not None else ""
-    return f"{one.label}{kind}{f' (made for {one.via})' if one.via is not None else ''}"
+    said = [*([one.method] if one.head is not None else []), *([f"made for {one.via}"] if one.via is not None else [])]
+    return f"{one.label} ({', '.join(str(word) for word in said)})" if said else one.label
 
 
 def _gain_heading(levels: Iterable[float | None]) -> str:
@@ -592,6 +614,11 @@ def _gained(gain: GainRecord, *, level: bool = True) -> str:
         return f"{gain.value:.2f}×"
     shown = _between(gain.value, gain.low, gain.high, gain.level if level else None, 2)
     return shown.replace(" (", "× (", 1)
+
+
+def _briefly(gain: GainRecord) -> str:
+    """A speed-up for a narrow column."""
+    return f"{f'{gain.value:.2f}×' if gain.value is not None else '?'} ({gain.low:.1f}–{gain.high:.1f})"
 
 
 def _between(value: float, low: float, high: float, level: float | None, digits: int) -> str:
@@ -611,7 +638,7 @@ def _gib(value: float | None) -> str:
     amount = value / 2**30
     if abs(amount) >= 0.05 or not amount:
         return f"{amount:.1f}"
-    return f"{amount:.1g}" if abs(amount) >= 0.0005 else "<0.001"
+    return f"{amount:.1g}" if abs(amount) >= 0.0005 else "0.0"
 
 
 def _capital(text: str) -> str:

@@ -14,15 +14,10 @@ from draftpick.evidence import PolicyRow
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Device, Head, Setting
-from draftpick.report.text import json_text, params_of
+from draftpick.report.text import params_of
 
 SCHEMA_VERSION = "1"
 NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
-
-
-def render(advice: Advice, request: Mapping[str, Any] = NOTHING_ASKED) -> str:
-    """The document as text, stable from run to run."""
-    return json_text(document(advice, request))
 
 
 def document(advice: Advice, request: Mapping[str, Any] = NOTHING_ASKED) -> dict[str, Any]:

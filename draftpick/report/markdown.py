@@ -30,7 +30,7 @@ _FORGED = re.compile(
     r"""
       [@\#!$%~^&]["\w]          # mentions, issues, merge requests, snippets, milestones, labels, alerts, epics
     | :[\w+-]+:                 # emoji
-    | ://|\bwww\.               # links
+    | ://|(?<![^\W_])www\.      # links
     | \bGH-\d                   # issues
     | \b[0-9a-f]{7,64}\b        # commits
     | \$                        # formulas
@@ -148,7 +148,7 @@ def text(plain: str) -> str:
 
 
 def _word(word: str) -> str:
-    core = word.rstrip(",.;)")
+    core = word.rstrip(",.)")
     if _FORGED.search(core):
         return _as_code(core) + word[len(core) :].translate(_ESCAPED)
     if _FORGED.search(word):

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from draftpick import probe_file
 from draftpick.errors import DraftpickError, InvalidFile, UsageError
 from draftpick.models.profile import Experts, Lineage, ModelProfile
 from draftpick.probe_file import ProbeFile, read_costs, read_probe, record_of, sha256, to_text, trace_of
 
+SCHEMAS = Path(__file__).parents[2] / "schemas"
 LAW = settings(deadline=None, derandomize=True, max_examples=60)
 TARGET = ModelProfile(
     "acme/target", "folder", "/models/target", params_text=1000, lineage=Lineage(base_model="acme/base"),
@@ -133,7 +135,30 @@ def test_its_models_are_profiles_again(tmp_path: Path) -> None:
 
 def test_more_keys_of_a_newer_draftpick_are_passed_over(tmp_path: Path) -> None:
     newer = {**PLAIN, "new": {"deep": [1]}, "decision": {**PLAIN["decision"], "new": 1}}
+    newer |= {"target": {**PLAIN["target"], "new": 1}}
     assert read_probe(placed(tmp_path, json.dumps(newer).encode())) == ProbeFile.model_validate(PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (1, ("schema_version",)),
+        ("x", ("drafts", 0, "by_k", 1, "k")),
+        ("backwards", ("drafts", 0, "way")),
+        (1.5, ("drafts", 0, "acceptance_rate", "level")),
+        ([0], ("drafts", 0, "costs", 0, "verify_ms")),
+        (-1, ("num_prompts",)),
+        (None, ("decision", "sentence")),
+    ],
+)
+def test_the_schema_says_what_the_records_say(value: Any, where: tuple[str | int, ...], tmp_path: Path) -> None:
+    fits = Draft202012Validator(json.loads((SCHEMAS / "probe.schema.json").read_text(encoding="utf-8"))).is_valid
+    assert fits(PLAIN)
+    assert fits(ProbeFile.model_validate(PLAIN).plain())
+    content = changed(value, *where)
+    assert not fits(json.loads(content))
+    with pytest.raises(InvalidFile):
+        read_probe(placed(tmp_path, content))
 
 
 def test_what_is_not_finite_is_no_figure() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from draftpick import __version__
 from draftpick.acceptance import Acceptance, Basis
 from draftpick.advice import Advice
+from draftpick.advice_file import advice_of
 from draftpick.assess import Assessment, Engines, rank
 from draftpick.cost import Costs
 from draftpick.decision import decide
@@ -18,6 +19,8 @@ from draftpick.models.tokenizer import Difference, Fingerprint, Relation
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
+from draftpick.report import saved
+from draftpick.report.json import document
 from draftpick.rules import Finding
 from draftpick.speedup import Interval, KRow, Plan
 
@@ -203,6 +206,11 @@ DOCUMENTED: dict[str, Callable[[], Advice]] = {
     "check-loses": lambda: paired(0.81),
 }
 """Answers that are kept as whole documents."""
+
+
+def markdown_of(advice: Advice, *, explain: bool = False, everything: bool = False) -> str:
+    """An answer as its command writes it with --format markdown."""
+    return saved.write(advice_of(document(advice)), "markdown", explain=explain, everything=everything)
 
 
 def compare_document(name: str, text: str) -> None:

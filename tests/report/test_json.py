@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftpick import __version__
+from draftpick.advice import Advice
 from draftpick.assess import Assessment
 from draftpick.pair import Proposal, Setting
-from draftpick.report.json import document, render
+from draftpick.report.json import document
+from draftpick.report.text import json_text
+
+
+def render(advice: Advice) -> str:
+    return json_text(document(advice))
+
 
 NAMED: dict[str, Any] = {
     "schema_version": "1",
