@@ -22,6 +22,8 @@ from draftpick.options import (
     Bandwidth,
     BatchSize,
     CacheDtype,
+    ChosenDraft,
+    ChosenMethod,
     Config,
     Context,
     CostsFrom,
@@ -425,6 +427,48 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     _answer(answer, options)
 
 
+def launch(
+    advice: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ADVICE.json",
+            help="What --json of recommend, check or plan, or a probe, wrote.",
+            show_default=False,
+        ),
+    ],
+    engine: EngineName = None,
+    draft_model: ChosenDraft = None,
+    method: ChosenMethod = None,
+    num_speculative_tokens: SpecTokens = None,
+    catalog_folder: Overlay = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+) -> None:
+    """Write how an engine is started for a decision: the script to stdout, what to mind to stderr."""
+    global _quiet
+    _quiet = bool(quiet)
+    from draftpick import launch as starting
+    from draftpick.catalog import load
+    from draftpick.launch_input import Choice, wanted_from
+    from draftpick.report import launch as report
+
+    choice = Choice(engine, draft_model, method, num_speculative_tokens)
+    found = starting.launch(wanted_from(advice, choice, load(catalog_folder)))
+    wanted = Format.json if json else output_format or Format.table
+    if wanted is Format.json:
+        _write(report.json(found), output)
+    elif wanted is Format.markdown:
+        _write(report.markdown(found), output)
+    else:
+        _write(report.script(found), output)
+        for line in report.remarks(found) if not _quiet else ():
+            typer.echo(line, err=True)
+    raise typer.Exit(0 if found.as_decided or exit_zero else 1)
+
+
 def rules(
     name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
     no_color: NoColor = None,
@@ -503,6 +547,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
     "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
+    "launch": (launch, "Use", "draftpick launch advice.json --engine vllm > start.sh"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }
 CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {

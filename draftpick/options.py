@@ -285,6 +285,14 @@ Config = Annotated[
         "--config", help="TOML that sets any of these options; the command line wins.", rich_help_panel=_OUTPUT
     ),
 ]
+ChosenDraft = Annotated[
+    str | None,
+    typer.Option("--draft-model", "-d", help="Another of the drafts in the file.", show_default=False),
+]
+ChosenMethod = Annotated[
+    str | None,
+    typer.Option("--method", help="Another method, as ngram or mtp.", show_default=False),
+]
 OutputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="How to write the answer.", rich_help_panel=_OUTPUT),
