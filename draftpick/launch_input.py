@@ -54,10 +54,10 @@ def from_advice(advice: AdviceFile, choice: Choice, catalog: Catalog) -> Wanted:
     said = _chosen(advice, choice)
     engine = _engine_of(advice, said, choice, catalog)
     asked, workload = advice.setting, advice.workload
-    predicted = said.cost.tensor_parallel_size if said is not None and said.cost is not None else None
+    predicted = _devices(advice, said)
     devices = max(asked.tensor_parallel_size if asked is not None else 1, predicted or 1)
     place = Place(
-        vendor=catalog.device(advice.device.id).vendor if advice.device is not None else None,
+        vendor=_vendor_of(advice, engine, catalog),
         tensor_parallel_size=devices,
         max_model_len=workload.max_model_len if workload is not None else None,
         max_num_seqs=workload.max_num_seqs if workload is not None else None,
@@ -164,6 +164,21 @@ def _engine_of(advice: AdviceFile, said: CandidateRecord | None, choice: Choice,
     if assumed is None:
         raise UsageError("no engine was named", "name one with --engine, as --engine vllm")
     return catalog.engine(assumed)
+
+
+def _devices(advice: AdviceFile, said: CandidateRecord | None) -> int | None:
+    """The number of devices that was predicted for: what needs no draft has no prediction of its own."""
+    costs = (one.cost for one in (said, *advice.candidates) if one is not None)
+    return next((cost.tensor_parallel_size for cost in costs if cost is not None), None)
+
+
+def _vendor_of(advice: AdviceFile, engine: Engine, catalog: Catalog) -> str | None:
+    """Of the device named, or of the one assumed for this engine: another engine may run on another."""
+    device = advice.device
+    if device is None:
+        return None
+    assumed_for = {one.cost.engine for one in advice.candidates if one.cost is not None}
+    return catalog.device(device.id).vendor if not device.assumed or engine.key in assumed_for else None
 
 
 def _of_the_place(advice: AdviceFile, predicted: int | None) -> list[str]:
