@@ -412,6 +412,7 @@ class LaunchFacts(_Sourced):
     until: Name | None = None
     command: list[Any] = []
     name_traps: list[Name] = []
+    accelerator: Literal["cuda", "npu", "mps", "cpu"] | None = None
     per_device: Flag = False
     port: Positive | None = None
     each: list[Any] = []

@@ -261,7 +261,11 @@ def _steps(
     varied = Filler(wanted.engine, {**filler.values, **_by_batch(wanted.schedule)})
     other = _written(f"Instead: {what}, as many as the sequences at once allow", facts, row, settings, varied)
     if [step.text for step in other] == [step.text for step in first]:
-        why = varied.reasons[-1] if varied.reasons else f"{wanted.engine.name} has no option for it that is known"
+        why = (
+            varied.reasons[-1]
+            if varied.reasons
+            else f"with {drafting} {wanted.engine.name} has no option for it that was read"
+        )
         left.append(LeftOut("a number of tokens by sequences at once", why))
         return first
     cautions += [text for text in map(varied.value, (row or {}).get("schedule_cautions", ())) if text is not None]
@@ -396,7 +400,10 @@ def _values(wanted: Wanted, drafting: str | None, cautions: list[str]) -> dict[s
     place, k = wanted.place, wanted.num_spec_tokens if drafting else None
     many = place.tensor_parallel_size > 1
     target, draft = _files(wanted, drafting, cautions)
-    accelerator = _ACCELERATORS.get(place.vendor or "")
+    assumed = wanted.engine.facts["launch"].get("accelerator")
+    accelerator = _ACCELERATORS.get(place.vendor or "", assumed)
+    if assumed is not None and place.vendor is None:
+        cautions.append(f"The device is taken to be {assumed}, as none was named.")
     stop = in_version(wanted.engine, "step_overhead")
     rule = place.stop_rule or str(stop.get("stop", "fixed"))
     values: dict[str, Any] = {
@@ -416,7 +423,7 @@ def _values(wanted: Wanted, drafting: str | None, cautions: list[str]) -> dict[s
         "quantized": bool(place.quantization or wanted.target_quantization),
         "capture_sizes": capture_sizes(k, place.max_num_seqs) if k is not None else None,
         "accelerator": accelerator,
-        "torch_device": {"cuda": "cuda:0", "npu": "npu:0"}.get(accelerator or "", accelerator or "cpu"),
+        "torch_device": f"{accelerator}:0" if accelerator in ("cuda", "npu") else accelerator,
         "load_target": _load(place, wanted.revision, many),
         "load_draft": _load(place, wanted.draft_revision, many),
         "options": {"max_new_tokens": 128, **_sampling(place.temperature)},

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from draftpick.probe_file import DraftRecord, ProbeFile
 
 _MOST_BYTES = 64 << 20
+_VENDORS = {"cuda": "nvidia", "npu": "huawei", "mps": "apple", "cpu": "generic"}
+"""By the device as torch names it."""
 
 
 class Choice(NamedTuple):
@@ -102,14 +104,12 @@ def _with_draft(wanted: Wanted, advice: AdviceFile, said: CandidateRecord | None
         cautions += [f"{reason[:1].upper()}{reason[1:]}." for reason in verdict.reasons]
     if said.cost is not None and said.cost.engine not in (None, engine.key):
         cautions.append(f"num_spec_tokens was chosen for {said.cost.engine}: another engine may want another.")
-    method = choice.method or said.method
-    if said.draft is not None and method in DRAFT_FREE:
-        raise UsageError(f"{method} takes no draft", "leave out -d")
+    _check_method(choice, said.label, said.method)
     rows = None
     if said.model is not None and advice.target is not None:
         rows = same(advice.target.vocab_size, said.model.vocab_size)
     return wanted._replace(
-        method=method,
+        method=said.method,
         draft=said.draft,
         num_spec_tokens=choice.num_spec_tokens or _tokens_of(advice, said),
         schedule=tuple(said.plan.schedule or ()) if choice.num_spec_tokens is None else (),
@@ -118,6 +118,13 @@ def _with_draft(wanted: Wanted, advice: AdviceFile, said: CandidateRecord | None
         refused=refused,
         cautions=tuple(cautions),
     )
+
+
+def _check_method(choice: Choice, draft: str, method: str | None) -> None:
+    """A draft has one method: that which it was trained or judged for."""
+    if choice.method not in (None, method):
+        how = "leave out -d" if choice.method in DRAFT_FREE else "leave out --method"
+        raise UsageError(f"{draft} drafts by {method}, not by {choice.method}", how)
 
 
 def _tokens_of(advice: AdviceFile, said: CandidateRecord) -> int | None:
@@ -145,7 +152,7 @@ def _chosen(advice: AdviceFile, choice: Choice) -> CandidateRecord | None:
     found = [one for one in advice.candidates if one.method == method and (draft is None or one.draft == draft)]
     if found:
         return next((one for one in found if one.viable), found[0])
-    if choice.method is not None and choice.method not in DRAFT_FREE and choice.method != "mtp":
+    if choice.method is not None and choice.method not in DRAFT_FREE:
         raise UsageError(f"no candidate of this advice is for {choice.method}", "name a draft with -d")
     return None
 
@@ -201,22 +208,11 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
     """What a probe decided, as `choice` changes it. Raises UsageError where the engine must be named."""
     if choice.engine is None and probe.engine != "transformers":
         raise UsageError(f"the probe drafted as {probe.engine} does", "name the engine with --engine")
-    engine = catalog.engine(choice.engine or probe.engine)
-    decision = probe.decision
-    names = [one.draft for one in probe.drafts]
-    draft = next((name for name in names if choice.draft and _same_name(name, choice.draft)), None)
-    if choice.draft is not None and draft is None:
-        raise UsageError(f"{choice.draft} was not measured in this probe", f"measured were {', '.join(names)}")
-    temperatures = probe.sampling.get("temperatures") or [None]
+    engine, decision = catalog.engine(choice.engine or probe.engine), probe.decision
     wanted = Wanted(
         target=probe.target.path or probe.target.id,
         engine=engine,
-        place=Place(
-            vendor=_vendor(probe.device.id),
-            tensor_parallel_size=probe.device.count,
-            temperature=temperatures[0] if isinstance(temperatures, list) else None,
-            stop_rule="fixed",
-        ),
+        place=_measured_place(probe, engine),
         revision=probe.target.revision,
         target_quantization=probe.target.quantization,
         mtp_layers=probe.target.num_nextn_predict_layers,
@@ -224,23 +220,48 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
     )
     if choice.draft is None and choice.method is None and decision.action != "speculate":
         return wanted._replace(why_plain=decision.sentence)
-    method = choice.method or ("draft_model" if draft is not None else decision.method) or "draft_model"
-    if method in DRAFT_FREE:
-        found = next((one for one in probe.draft_free if one.method == method), None)
-        k = choice.num_spec_tokens or (found.num_spec_tokens if found is not None else None)
+    if choice.draft is None and (choice.method or decision.method) in DRAFT_FREE:
+        method = choice.method or decision.method
+        found = {one.method: one.num_spec_tokens for one in probe.draft_free}
+        k = choice.num_spec_tokens or found.get(f"{method} of {engine.key}") or found.get(method or "")
         return wanted._replace(method=method, num_spec_tokens=k)
-    draft = draft or decision.draft or (names[0] if names else None)
-    record = probe.models.get(draft or "")
-    if draft is None or record is None:
-        raise UsageError("the probe holds no such draft", "name one with -d")
-    k = choice.num_spec_tokens or (decision.num_spec_tokens if decision.draft == draft else None)
+    measured = _measured(probe, choice)
+    _check_method(choice, measured.draft, measured.method)
+    record = probe.models[measured.draft]
+    decided = decision.num_spec_tokens if decision.draft == measured.draft else None
     return wanted._replace(
-        method=method,
-        draft=record.path or draft,
-        num_spec_tokens=k or next((_best_k(one) for one in probe.drafts if one.draft == draft), None),
+        method=measured.method,
+        draft=record.path or measured.draft,
+        num_spec_tokens=choice.num_spec_tokens or decided or _best_k(measured),
         draft_revision=record.revision,
         rows=same(probe.target.vocab_size, record.vocab_size),
     )
+
+
+def _measured_place(probe: ProbeFile, engine: Engine) -> Place:
+    """Where it was measured, with what holds in another engine as well."""
+    own = engine.key == "transformers"
+    temperatures = {one.temperature for one in probe.drafts}
+    return Place(
+        vendor=_VENDORS.get(probe.device.id.partition(":")[0]) if own else None,
+        tensor_parallel_size=probe.device.count,
+        dtype=probe.dtype if own else None,
+        temperature=temperatures.pop() if len(temperatures) == 1 else None,
+        stop_rule="fixed",
+    )
+
+
+def _measured(probe: ProbeFile, choice: Choice) -> DraftRecord:
+    """The draft that is meant: the one asked for, else the one decided on, else the first."""
+    if not probe.drafts:
+        raise UsageError("no draft was measured in this probe", "probe one, or take --method ngram")
+    if choice.draft is None:
+        return next((one for one in probe.drafts if one.draft == probe.decision.draft), probe.drafts[0])
+    named = [one for one in probe.drafts if _same_name(one.draft, choice.draft)]
+    if not named:
+        known = ", ".join(dict.fromkeys(one.draft for one in probe.drafts))
+        raise UsageError(f"{choice.draft} was not measured in this probe", f"measured were {known}")
+    return named[0]
 
 
 def _best_k(measured: DraftRecord) -> int | None:
@@ -254,9 +275,3 @@ def _best_k(measured: DraftRecord) -> int | None:
 def _elsewhere(engine: Engine) -> str:
     ask = f"draftpick plan PROBE.json --engine {engine.key}"
     return f"The probe measured transformers: {ask} says what the draft is worth in {engine.name}."
-
-
-def _vendor(device: str) -> str | None:
-    """The vendor of a device as torch names it."""
-    kinds = {"cuda": "nvidia", "npu": "huawei", "mps": "apple", "cpu": "generic"}
-    return kinds.get(device.partition(":")[0])
