@@ -63,7 +63,8 @@ def compile_index(folder: Path) -> dict[str, bytes]:
     files = {"details.json": _bytes(details), "tokenizers.json": _bytes(tokenizers)}
     files.update((name, _bytes(rows)) for name, rows in relations.items())
     for kind in KINDS:
-        index[kind], files[f"{kind}.jsonl"] = _lines(index[kind])
+        # Templates of engines keep the order in which somebody wrote them.
+        index[kind], files[f"{kind}.jsonl"] = _lines(index[kind], sort_keys=kind != "engines")
     # Exact ids need no look-up: most runs never read this file.
     files["names.json"] = _bytes({name: index.pop(name) for name in ("names", "head_names")})
     files["index.json"] = _bytes(index)
@@ -101,19 +102,19 @@ def _read_folder(folder: Path) -> Record:
     return index
 
 
-def _lines(records: Mapping[str, Record]) -> tuple[dict[str, list[int]], bytes]:
+def _lines(records: Mapping[str, Record], *, sort_keys: bool) -> tuple[dict[str, list[int]], bytes]:
     """Where each record begins and ends, and the records one a line."""
     places: dict[str, list[int]] = {}
     content = bytearray()
     for key, record in records.items():
-        line = _bytes(record)
+        line = _bytes(record, sort_keys=sort_keys)
         places[key] = [len(content), len(content) + len(line)]
         content += line + b"\n"
     return places, bytes(content)
 
 
-def _bytes(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+def _bytes(value: Any, *, sort_keys: bool = True) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys).encode()
 
 
 def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iterable[Path]) -> Record:

@@ -22,6 +22,8 @@ from draftpick.options import (
     Bandwidth,
     BatchSize,
     CacheDtype,
+    ChosenDraft,
+    ChosenMethod,
     Config,
     Context,
     CostsFrom,
@@ -429,6 +431,48 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     _answer(answer, options)
 
 
+def launch(
+    advice: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ADVICE.json",
+            help="What --json of recommend, check or plan, or a probe, wrote.",
+            show_default=False,
+        ),
+    ],
+    engine: EngineName = None,
+    draft_model: ChosenDraft = None,
+    method: ChosenMethod = None,
+    num_speculative_tokens: SpecTokens = None,
+    catalog_folder: Overlay = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+) -> None:
+    """Write how an engine is started for a decision: the script to stdout, what to mind to stderr."""
+    global _quiet
+    _quiet = bool(quiet)
+    from draftpick import launch as starting
+    from draftpick.catalog import load
+    from draftpick.launch_input import Choice, wanted_from
+    from draftpick.report import launch as report
+
+    choice = Choice(engine, draft_model, method, num_speculative_tokens)
+    found = starting.launch(wanted_from(advice, choice, load(catalog_folder)))
+    wanted = Format.json if json else output_format or Format.table
+    if wanted is Format.json:
+        _write(report.json(found), output)
+    elif wanted is Format.markdown:
+        _write(report.markdown(found), output)
+    else:
+        _write(report.script(found), output)
+        for line in report.remarks(found) if not _quiet else ():
+            typer.echo(line, err=True)
+    raise typer.Exit(0 if found.as_decided or exit_zero else 1)
+
+
 def gate(
     policy_file: Annotated[
         Path, typer.Argument(metavar="[PAIRS.toml]", help="The policy: pairs, thresholds, evidence.")
@@ -479,29 +523,26 @@ def gate(
 
 
 def _gate_text(result: "GateFile", wanted: GateFormat, screen: dict[str, Any]) -> str:
-    from draftpick.report import gate as report
-    from draftpick.report import github, junit, markdown, sarif
+    if wanted is GateFormat.table:
+        from draftpick.report import gate as report
 
-    if wanted is GateFormat.json:
-        return report.json(result)
-    if wanted is GateFormat.markdown:
-        return markdown.render(report.blocks(result))
-    if wanted is GateFormat.junit:
-        return junit.render(result)
-    if wanted is GateFormat.sarif:
-        return sarif.render(result)
+        return report.table(result, **screen)
+    from draftpick.report import saved
+
     if wanted is GateFormat.github:
-        _summarise(github.summary(result))
-        return github.annotations(result)
-    return report.table(result, **screen)
+        _summarise(result)
+    return saved.write(result, wanted.value)
 
 
-def _summarise(text: str) -> None:
-    """Add to the summary of a GitHub job, where this is one."""
+def _summarise(found: object) -> None:
+    """Add a gate's result to the summary of a GitHub job, where this is one."""
+    from draftpick.gate_file import GateFile
+    from draftpick.report import github
+
     path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path:
+    if path and isinstance(found, GateFile):
         with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
-            file.write(text)
+            file.write(github.summary(found))
 
 
 def report(
@@ -509,7 +550,7 @@ def report(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="JSON that `recommend`, `check`, `plan` or `probe` wrote.",
+            help="JSON that `recommend`, `check`, `plan`, `probe` or `gate` wrote.",
             show_default=False,
         ),
     ],
@@ -521,7 +562,11 @@ def report(
     _options(dict(locals()))
     from draftpick.report import saved
 
-    _write(saved.write(saved.read(file), output_format.value), output)
+    found = saved.read(file)
+    text = saved.write(found, output_format.value)
+    if output_format is ReportFormat.github:
+        _summarise(found)
+    _write(text, output)
 
 
 def rules(
@@ -602,6 +647,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
     "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
+    "launch": (launch, "Use", "draftpick launch advice.json --engine vllm > start.sh"),
     "gate": (gate, "Watch", "draftpick gate pairs.toml --format github"),
     "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
@@ -727,7 +773,10 @@ def _as_text(document: dict[str, Any], wanted: Format, options: dict[str, Any]) 
     from draftpick.report import saved
 
     explain, everything = bool(options.get("explain")), bool(options.get("everything"))
-    return saved.write(advice_of(document), wanted.value, explain=explain, everything=everything)
+    overlay = options["catalog_folder"]
+    return saved.write(
+        advice_of(document), wanted.value, explain=explain, everything=everything, catalog_folder=overlay
+    )
 
 
 def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:

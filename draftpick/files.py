@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from draftpick.errors import InvalidCatalog
+from draftpick.launch_values import IN_SCRIPT, PLACEHOLDER, VALUES
 from draftpick.models.parameters import count
 from draftpick.models.profile import Experts, LatentAttention, Lineage, ModelProfile
 from draftpick.toml_file import ADVICE, MAX_FILE_BYTES, read_toml
@@ -387,6 +388,62 @@ class ExceptionFacts(_Facts):
         return self
 
 
+class LaunchMethod(_Record):
+    """[[launch.method]]. See `draftpick.launch_text` for what templates mean."""
+
+    names: Annotated[list[Name], Field(min_length=1)]
+    source: Source
+    since: Name | None = None
+    until: Name | None = None
+    rows: Literal["equal", "differ"] | None = None
+    words: list[Any] = []
+    each: list[Any] = []
+    file: dict[Literal["name", "title", "content"], Any] | None = None
+    then: list[str] = []
+    script: str | None = None
+    cautions: list[Any] = []
+    schedule_cautions: list[Any] = []
+
+
+class LaunchFacts(_Sourced):
+    """[launch]: how the engine is started."""
+
+    since: Name | None = None
+    until: Name | None = None
+    command: list[Any] = []
+    name_traps: list[Name] = []
+    accelerator: Literal["cuda", "npu", "mps", "cpu"] | None = None
+    per_device: Flag = False
+    port: Positive | None = None
+    each: list[Any] = []
+    settings: dict[Name, Any] = {}
+    method: list[LaunchMethod] = []
+
+    @model_validator(mode="after")
+    def _fits(self) -> LaunchFacts:
+        texts = list(_texts([self.command, self.each, self.settings, [row.model_dump() for row in self.method]]))
+        named = {name for text in texts for name in PLACEHOLDER.findall(text)}
+        named |= {name for row in self.method for name in IN_SCRIPT.findall(row.script or "")}
+        if unknown := sorted(named - VALUES.keys()):
+            raise ValueError(f"no value is called {unknown[0]!r}{_did_you_mean(unknown[0], VALUES)}")
+        if self.per_device and self.port is None:
+            raise ValueError("a process for each device needs the port of the first one")
+        return self
+
+
+def _texts(template: Any) -> Iterator[str]:
+    """Every text of a template."""
+    if isinstance(template, str):
+        yield template
+    elif isinstance(template, Mapping):
+        for key, part in template.items():
+            if key != "script":  # braces mean something else in Python
+                yield from _texts(part)
+    elif isinstance(template, Sequence):
+        for part in template:
+            yield from _texts(part)
+
+
 class EngineFile(_Sourced):
     """engines/<key>.toml. See `draftpick.rules.engine_facts` for what its tables mean."""
 
@@ -403,6 +460,7 @@ class EngineFile(_Sourced):
     tensor_parallel: Splits = Splits()
     exceptions: list[ExceptionFacts] = []
     builds: list[dict[str, Any]] = []
+    launch: LaunchFacts | None = None
 
 
 class DeviceRecord(_Sourced):

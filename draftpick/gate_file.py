@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -412,3 +412,19 @@ class GateFile(_Record):
         if self.passed:
             return 0
         return 1 if any(pair.judged for pair in self.pairs) else 3
+
+
+def checked_gate(value: Mapping[str, Any], path: Path) -> GateFile:
+    """The result in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
+    if value.get("schema_version") != SCHEMA_VERSION:
+        raise InvalidFile(
+            f"{path}: its schema_version is {value.get('schema_version')!r:.20}, and this draftpick reads "
+            f"{SCHEMA_VERSION!r}: it does not load",
+            "judge again, or use the draftpick that wrote it",
+        )
+    try:
+        return GateFile.model_validate(value)
+    except ValidationError as error:
+        raise InvalidFile(
+            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: judge again with --json"
+        ) from None

@@ -45,6 +45,10 @@ class ReportFormat(str, Enum):
     html = "html"
     json = "json"
     csv = "csv"
+    speculation_profile = "speculation-profile"
+    github = "github"
+    junit = "junit"
+    sarif = "sarif"
 
 
 _INTEGERS = {
@@ -309,6 +313,14 @@ Config = Annotated[
     typer.Option(
         "--config", help="TOML that sets any of these options; the command line wins.", rich_help_panel=_OUTPUT
     ),
+]
+ChosenDraft = Annotated[
+    str | None,
+    typer.Option("--draft-model", "-d", help="Another of the drafts in the file.", show_default=False),
+]
+ChosenMethod = Annotated[
+    str | None,
+    typer.Option("--method", help="Another method, as ngram or mtp.", show_default=False),
 ]
 OutputFormat = Annotated[
     Format | None,

@@ -145,8 +145,9 @@ def test_what_a_command_cannot_write_is_a_usage_error(command: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({}, "neither an advice nor a probe"),
-        ({"kind": "gate", "schema_version": "1"}, "neither an advice nor a probe"),
+        ({}, "no advice, probe or gate's result"),
+        ({"kind": "gate", "schema_version": "1"}, "tool: "),
+        ({"kind": "gate", "schema_version": "7"}, "its schema_version is '7'"),
         ({"schema_version": "7", "candidates": []}, "its schema_version is '7'"),
         ({"kind": "probe", "schema_version": "7"}, "its schema_version is '7'"),
         ({"kind": "probe", "schema_version": "1"}, "tool: "),

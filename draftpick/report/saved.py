@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from draftpick.advice_file import MOST_BYTES, AdviceFile, checked_advice
-from draftpick.errors import InvalidFile
+from draftpick.errors import DraftpickError, InvalidFile, UsageError
+from draftpick.gate_file import GateFile, checked_gate
 from draftpick.models.bounded import read_json
 from draftpick.probe_file import ProbeFile, checked_probe
+from draftpick.report.blocks import Block, Paragraph, Report, Section
 from draftpick.report.text import json_text
 
+Saved = AdviceFile | ProbeFile | GateFile
 
-def read(path: Path) -> AdviceFile | ProbeFile:
-    """The advice or the probe in a file, told by its content. Raises InvalidFile for what is neither."""
+
+def read(path: Path) -> Saved:
+    """The advice, probe or gate's result in a file, told by its content. Raises InvalidFile for what is none."""
     value = read_json(path, MOST_BYTES)
     if value.get("kind") == "probe":
         return checked_probe(value, path)
+    if value.get("kind") == "gate":
+        return checked_gate(value, path)
     if value.get("kind", "advice") != "advice" or "candidates" not in value:
         raise InvalidFile(
-            f"{path} is neither an advice nor a probe",
-            "name what `draftpick recommend --json -o FILE` or `draftpick probe -o FILE` wrote",
+            f"{path} is no advice, probe or gate's result",
+            "name what `draftpick recommend --json -o FILE`, `probe -o FILE` or `gate --json -o FILE` wrote",
         )
     return checked_advice(value, path)
 
@@ -39,22 +46,72 @@ def _is_probe(path: Path) -> bool:
         return False
 
 
-def write(found: AdviceFile | ProbeFile, form: str, *, explain: bool = False, everything: bool = False) -> str:
-    """An answer as markdown, html, json or csv; `explain` and `everything` lengthen what Markdown says of an advice."""
+def write(
+    found: Saved, form: str, *, explain: bool = False, everything: bool = False, catalog_folder: Path | None = None
+) -> str:
+    """An answer in one of the formats that it has.
+
+    `explain` and `everything` lengthen what Markdown says of an advice; `catalog_folder` is an overlay that knows more
+    of engines. Raises UsageError for a format that this kind of answer does not have.
+    """
     if form == "json":
-        return json_text(found.plain()) + "\n"
-    if form == "csv":
-        from draftpick.report import csv
+        return json_text(found.model_dump(mode="json")) + "\n"
+    if form in ("markdown", "html"):
+        # A page folds what is long, and nobody pastes it.
+        return _page(_blocks(found, explain or form == "html", everything, catalog_folder), form)
+    writers = _GATE if isinstance(found, GateFile) else _PROBE if isinstance(found, ProbeFile) else _ADVICE
+    if form not in writers:
+        raise UsageError(
+            f"a {_kind(found)} is not written as {form}", f"one of {', '.join(('markdown', 'html', 'json', *writers))}"
+        )
+    module, function = writers[form]
+    text: str = getattr(import_module(f"draftpick.report.{module}"), function)(found)
+    return text
 
-        return csv.render(found)
-    from draftpick.report import advice, probe_report
 
+_ADVICE = {"csv": ("csv", "render")}
+_PROBE = {"csv": ("csv", "render"), "speculation-profile": ("speculation_profile", "render")}
+_GATE = {"github": ("github", "annotations"), "junit": ("junit", "render"), "sarif": ("sarif", "render")}
+"""Format → the module and the function that write it, beside those that every answer has."""
+
+
+def _kind(found: Saved) -> str:
+    return "gate's result" if isinstance(found, GateFile) else "probe" if isinstance(found, ProbeFile) else "advice"
+
+
+def _blocks(found: Saved, explain: bool, everything: bool, catalog_folder: Path | None) -> Report:
+    from draftpick.report import advice, gate, probe_report
+
+    if isinstance(found, GateFile):
+        return gate.blocks(found)
     if isinstance(found, ProbeFile):
         report = probe_report.blocks_of(found)
     else:
-        # A page folds what is long, and nobody pastes it.
-        page = form == "html"
-        report = advice.blocks_of(found, explain=explain or page, everything=everything)
+        report = advice.blocks_of(found, explain=explain, everything=everything)
+    return _with_launch(report, found, catalog_folder) if found.decision.action == "speculate" else report
+
+
+def _with_launch(report: Report, found: AdviceFile | ProbeFile, catalog_folder: Path | None) -> Report:
+    """The report with how its decision is started, before what it rests on."""
+    from draftpick import launch_input
+    from draftpick.catalog import load
+    from draftpick.launch import launch
+    from draftpick.report.launch import blocks
+
+    if isinstance(found, AdviceFile) and found.target is None:
+        return report
+    try:
+        wanted = launch_input.wanted_of(found, launch_input.Choice(), load(catalog_folder))
+        steps: list[Block] = [*blocks(launch(wanted))]
+    except DraftpickError as error:
+        steps = [Paragraph(f"No configuration is written: {error.message}; {error.hint}.", "note")]
+    titles = [section.title for section in report.sections]
+    place = titles.index("Evidence and provenance") if "Evidence and provenance" in titles else len(titles)
+    sections = [*report.sections[:place], Section("How to start it", steps), *report.sections[place:]]
+    return report._replace(sections=sections)
+
+
+def _page(report: Report, form: str) -> str:
     if form == "html":
         from draftpick.report import html
 

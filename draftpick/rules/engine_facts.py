@@ -38,6 +38,8 @@ They live in catalog/engines/<key>.toml, one file per engine. Its tables:
     verdict         refused, care or unknown
     severity, reason, source, certain = false            (the window is not exactly known)
 
+    [launch]        how it is started: draftpick/launch_text.py says what its tables mean
+
 Conditions of target, draft, head and either (target or draft) name a field of ModelProfile or Head, or one of moe,
 vision, mtp, reduced_vocab; setting names a field of Setting; device one of Device. A wanted value is true/false,
 a number, a comparison (">1"), a text that may begin or end with * and may be turned round with a leading "!", or a
@@ -137,6 +139,7 @@ class _Clock:
 
     def __init__(self, facts: Mapping[str, Any], version: str) -> None:
         self._builds = sorted((int(row["build"]), _point(str(row["date"]))) for row in facts.get("builds", ()))
+        self._asked = _parse(version)
         self._now = self._comparable(version)
 
     def covers(self, row: Mapping[str, Any]) -> bool | None:
@@ -149,6 +152,9 @@ class _Clock:
         return None if after is None or before is None else True
 
     def _before(self, bound: str) -> bool | None:
+        asked, written = self._asked, _parse(bound)
+        if asked is not None and written is not None and asked.scheme == written.scheme == "build":
+            return asked.low < written.low
         limit = self._comparable(bound)
         if limit is None or self._now is None or limit.scheme != self._now.scheme:
             return None
@@ -265,6 +271,12 @@ def in_version(engine: Engine, table: str) -> Mapping[str, Any]:
         found = _with_was(row, _Clock(engine.facts, engine.version)) if isinstance(row, Mapping) else {}
         known = _PLAIN_TABLES[key] = (engine.facts, found)
     return known[1]
+
+
+def covers(engine: Engine, row: Mapping[str, Any]) -> bool | None:
+    """Whether the row's window (since, until) holds the engine's version; None where that can't be told."""
+    newest = engine.version.strip().lower() in _NEWEST
+    return _Clock(engine.facts, str(engine.facts["version"]) if newest else engine.version).covers(row)
 
 
 _PLAIN_TABLES: dict[tuple[int, str, str], tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
@@ -458,7 +470,9 @@ def same(ours: int | None, theirs: int | None) -> str | None:
 
 _SUBJECTS = ("setting", "device", "pair", "head", "draft", "target", "either")
 _HEADER = ("key", "name", "aliases", "version", "checked", "source", "notes", "gguf", "builds")
-_TOP = frozenset({*_HEADER, "vocabulary", "methods", "limits", "tensor_parallel", "step_overhead", "exceptions"})
+_TOP = frozenset(
+    {*_HEADER, "vocabulary", "methods", "limits", "tensor_parallel", "step_overhead", "exceptions", "launch"}
+)
 _STEP_NUMBERS = frozenset(
     {
         "per_token",
