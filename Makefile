@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo test lint check fix schemas bench fit eval test-real-tokenizers clean
+.PHONY: demo gate test lint check fix schemas bench fit eval eval-gate test-real-tokenizers clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,10 @@ demo: $(BIN)/draftpick $(INDEX)
 	HF_HUB_OFFLINE=1 $(BIN)/draftpick probe catalog/demo/target catalog/demo/draft \
 		--prompts catalog/demo/prompts.jsonl -o build/demo/probe.json --exit-zero
 	HF_HUB_OFFLINE=1 $(BIN)/draftpick plan build/demo/probe.json --policy all --exit-zero
+
+# The pair that comes with draftpick must be no worse than its baseline.
+gate: $(BIN)/draftpick $(INDEX)
+	HF_HUB_OFFLINE=1 $(BIN)/draftpick gate ci/pairs.toml
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
@@ -60,6 +64,10 @@ fit: $(BIN)/draftpick $(INDEX)
 
 eval: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/evaluate.py
+
+# How often a gate fails an unchanged pair, and catches one that lost ten points of acceptance; some minutes.
+eval-gate: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python scripts/evaluate_gate.py
 
 # Fetches some 3 GB of packages, then compares real tokenizers with the catalogue.
 test-real-tokenizers: $(BIN)/draftpick

@@ -109,6 +109,12 @@ def from_probe(
     found = [
         assess(target, given_model(probe.profile(name)), setting, catalog, choices, predictor, relation_of(probe, name))
         for name in evidence
+        if name not in DRAFT_FREE
+    ]
+    found += [
+        assess(target, proposal, setting, catalog, choices, predictor)
+        for proposal in draft_free()
+        if proposal.method in evidence
     ]
     return _advice("plan", target, setting, catalog, rank(found), {})
 

@@ -195,9 +195,17 @@ PROBE_TABLE: tuple[Choice, ...] = (
 )
 """How long a probe goes on, and what makes its figures doubtful; see draftpick/probe."""
 
+GATE_TABLE: tuple[Choice, ...] = (
+    Choice("level", 0.98, "of a difference from the baseline: an unchanged pair fails in one run of a hundred"),
+    Choice("tolerance", 0.01, "of an acceptance rate: a loss that moves a speed-up by less than 1 %"),
+    Choice("common-prompts", 8, "for a comparison by prompt: fewer say less than all prompts of both"),
+)
+"""What a gate takes for worse where its policy does not say; see draftpick/gate."""
+
 COSTS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in COST_TABLE})
 PRIORS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PRIOR_TABLE})
 PROBE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PROBE_TABLE})
+GATE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in GATE_TABLE})
 
 
 def choices_of(rule: str) -> tuple[Choice, ...]:

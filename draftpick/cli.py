@@ -35,6 +35,8 @@ from draftpick.options import (
     ExitZero,
     Explain,
     Format,
+    GateFormat,
+    GateOutputFormat,
     Ignore,
     Images,
     InputLength,
@@ -86,6 +88,7 @@ from draftpick.options import (
     dtype_of,
     measured_place,
     merged,
+    pair_options,
     setting,
 )
 
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
     from draftpick.catalog import Catalog
     from draftpick.choices import RuleChoices
     from draftpick.evidence import Evidence
+    from draftpick.gate_file import GateFile
     from draftpick.models.profile import ModelProfile
     from draftpick.probe_file import ProbeFile
 
@@ -181,7 +185,8 @@ def recommend(
     answer = judge(where)
     if options["probe_best"]:
         evidence = _probe_best(answer, catalog, options)
-        answer = judge(measured_place(where, catalog), evidence=evidence)
+        measured = next(iter(evidence.values()), None)
+        answer = judge(measured_place(where, catalog, measured) if measured is not None else where, evidence=evidence)
     _answer(answer, options)
 
 
@@ -211,7 +216,7 @@ def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -
         raise KeyboardInterrupt
     if not _quiet:
         typer.echo(f"measured; the probe is kept in {path}", err=True)
-    return from_probe(done.probe)
+    return from_probe(done.probe, catalog)
 
 
 def check(
@@ -415,13 +420,88 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     from draftpick.catalog import load
 
     catalog = load(options["catalog_folder"])
-    saved = replanning.load_probe(path, options["temperature"])
+    saved = replanning.load_probe(path, catalog, options["temperature"])
     where = setting(
         {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
     )
-    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.engine), catalog)
+    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.any), catalog)
     answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
     _answer(answer, options)
+
+
+def gate(
+    policy_file: Annotated[
+        Path, typer.Argument(metavar="[PAIRS.toml]", help="The policy: pairs, thresholds, evidence.")
+    ] = Path("pairs.toml"),
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Write what was measured as the baseline of pairs that pass.")
+    ] = False,
+    init: Annotated[
+        Path | None,
+        typer.Option(metavar="ADVICE.json", help="Write a commented policy for an answer instead.", show_default=False),
+    ] = None,
+    yes: Yes = None,
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    output_format: GateOutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """In CI: exit 1 when a pair misses its policy, or got worse than its baseline."""
+    options = _options(dict(locals()))
+    if init is not None:
+        from draftpick.advice_file import read_advice
+        from draftpick.gate.start import first_policy
+
+        _write(first_policy(read_advice(init)), output)
+        return
+    from draftpick.gate import command
+
+    gc.enable()
+    catalog, resolve = _sources(options)
+    with _Progress(quiet=_quiet) as say:
+        result = command.run(
+            policy_file,
+            catalog,
+            resolve=resolve,
+            setting=lambda pair: setting(pair_options(pair), catalog),
+            update=update_baseline,
+            offline=_is_offline(options),
+            consent=_consent(options),
+            say=say,
+        )
+    wanted = GateFormat.json if json else output_format or GateFormat.table
+    _write(_gate_text(result, wanted, _screen(no_color, output)), output)
+    raise typer.Exit(0 if exit_zero else result.exit_code)
+
+
+def _gate_text(result: "GateFile", wanted: GateFormat, screen: dict[str, Any]) -> str:
+    from draftpick.report import gate as report
+    from draftpick.report import github, junit, markdown, sarif
+
+    if wanted is GateFormat.json:
+        return report.json(result)
+    if wanted is GateFormat.markdown:
+        return markdown.render(report.blocks(result))
+    if wanted is GateFormat.junit:
+        return junit.render(result)
+    if wanted is GateFormat.sarif:
+        return sarif.render(result)
+    if wanted is GateFormat.github:
+        _summarise(github.summary(result))
+        return github.annotations(result)
+    return report.table(result, **screen)
+
+
+def _summarise(text: str) -> None:
+    """Add to the summary of a GitHub job, where this is one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
+            file.write(text)
 
 
 def report(
@@ -522,6 +602,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
     "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
+    "gate": (gate, "Watch", "draftpick gate pairs.toml --format github"),
     "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }

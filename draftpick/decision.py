@@ -42,6 +42,7 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
         return _never_compared(target, best)
     if best.prediction is not None:
         decided = _by_prediction(target, best, best.prediction)
+        decided = decided._replace(sentence=decided.sentence + _without_draft(decided, ranked))
     else:
         others = [one for one in ranked if one.prediction is not None and one.proposal.method not in DRAFT_FREE]
         decided = _among_unknown(target, best, others[0]) if others else _by_facts(target, best)
@@ -133,6 +134,21 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
         evidence=found.evidence,
         speedup=Interval(row.speedup, row.low, row.high, found.acceptance.level),
     )
+
+
+def _without_draft(decided: Decision, ranked: Sequence[Assessment]) -> str:
+    """What needs no draft and was measured to gain more than the drafts do."""
+    found = [one.prediction for one in ranked if one.viable and one.proposal.method in DRAFT_FREE]
+    known = [one for one in found if one is not None and one.measured is not None]
+    best = max(known, key=lambda one: one.plan.speedup.value, default=None)
+    if best is None or best.plan.speedup.low <= 1 + MARGIN:
+        return ""
+    gain = best.plan.speedup
+    if decided.action == "speculate" and decided.speedup is not None and gain.value <= decided.speedup.value:
+        return ""
+    label, k = best.pair.proposal.label, best.plan.num_spec_tokens
+    how = "its lookups were measured, its costs are a draft's without its passes"
+    return f" Without a draft, {label} at num_spec_tokens = {k} is estimated to give {gain.value:.2f}× ({how})."
 
 
 def _among_unknown(target: ModelProfile, best: Assessment, other: Assessment) -> Decision:

@@ -6,24 +6,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from draftpick.acceptance import Acceptance, Basis
+from draftpick.catalog import Catalog
 from draftpick.choices import COSTS
 from draftpick.cost import Costs
+from draftpick.errors import DraftpickError
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import Device, Setting
-from draftpick.speedup import Interval, StepTimes
+from draftpick.pair import DRAFT_FREE, Device, Setting
+from draftpick.speedup import Interval, StepTimes, rescaled
 
 if TYPE_CHECKING:
-    from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, ProbeFile
+    from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, LookupRecord, ProbeFile
 
 PREDICTED_LEVEL = 0.80
+_LOOKUPS = {"ngram": "ngram of transformers"}
+"""Methods without a draft of which transformers has a variant of its own, and how a probe names that."""
 
 
 class Evidence(NamedTuple):
-    """What one draft did for the target's own text at one temperature."""
+    """What one draft, or a method without one, did for the target's own text at one temperature."""
 
     draft: str
+    """Or the method that needs none."""
     temperature: float
     rate: Interval
+    """Without a draft, the chance that a step gets its first token, whether something was found to copy or not."""
     lengths: tuple[Interval, ...]
     """τ with its interval for k = 0, 1, …"""
     engine: str
@@ -31,11 +37,11 @@ class Evidence(NamedTuple):
     first: int
     """The first drafted position that was replayed: 1 as in transformers, 2 as in the others."""
     way: str
-    """How the draft proposes, as the probe file names it."""
+    """How the draft proposes, as the probe file names it; the method where there is no draft."""
     others: Mapping[str, tuple[Interval, tuple[Interval, ...]]]
     """Other ways → rate and lengths."""
     device: Device
-    """What it was measured on, by the name the framework gives it."""
+    """What it was measured on: as the catalogue has it, or by the name the framework gives it."""
     devices: int
     dtype: str
     costs: Mapping[int, Costs]
@@ -61,8 +67,10 @@ class Evidence(NamedTuple):
 
     def drafting_as(self, engine: str) -> Evidence:
         """The same text as that engine would draft it: transformers samples where the text is, others do not."""
-        way = "first_choice"
-        if engine == "transformers" and self.temperature > 0:
+        way = self.draft if self.draft in DRAFT_FREE else "first_choice"
+        if self.draft in DRAFT_FREE and engine == "transformers":
+            way = _LOOKUPS.get(self.draft, way)
+        elif engine == "transformers" and self.temperature > 0:
             way = "sampled_twice" if "sampled_twice" in (self.way, *self.others) else "sampled"
         if way == self.way or way not in self.others:
             return self
@@ -71,8 +79,9 @@ class Evidence(NamedTuple):
 
     def priced_here(self, setting: Setting, engine: str) -> Costs | None:
         """The measured costs where a setting asks for no other place; None where they hold for another one."""
-        elsewhere = setting.device is not None or setting.bandwidth is not None or engine != self.engine
-        if elsewhere or setting.tensor_parallel_size not in (1, self.devices):
+        named = setting.device.key if setting.device is not None else self.device.key
+        elsewhere = named != self.device.key or setting.bandwidth is not None or setting.memory is not None
+        if elsewhere or engine != self.engine or setting.tensor_parallel_size not in (1, self.devices):
             return None
         formats = (setting.quantization, setting.draft_quantization, setting.kv_cache_dtype)
         if any(one is not None for one in formats) or setting.dtype not in (None, self.dtype):
@@ -98,22 +107,6 @@ class PolicyRow(NamedTuple):
     """How many tokens a confidence stop wastes behind a miss is an estimate, and so is its speed-up."""
 
 
-def rescaled(interval: Interval, level: float) -> Interval:
-    """An interval at another level, half-widths taken as those of a normal distribution."""
-    if interval.level == level:
-        return interval
-    factor = _quantile(level) / _quantile(interval.level)
-    low, value, high = interval.low, interval.value, interval.high
-    return Interval(value, value - (value - low) * factor, value + (high - value) * factor, level)
-
-
-def _quantile(level: float) -> float:
-    """Of the normal distribution: what an interval of that level reaches, in standard deviations."""
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf((1 + min(max(level, 0.01), 0.9999)) / 2)
-
-
 def spread_of(evidence: Evidence, *, measured: bool) -> float:
     """Half-width of ln(step time), at the level that goes with measured or with predicted costs."""
     return evidence.spread if measured else COSTS["cost_error"]
@@ -124,11 +117,56 @@ def times_of(costs: Costs) -> StepTimes:
     return StepTimes(costs.target, costs.draft_first, costs.draft, costs.verify, costs.overhead)
 
 
-def from_probe(probe: ProbeFile, temperature: float | None = None) -> dict[str, Evidence]:
-    """Draft → what was measured of it at one temperature: the first one where none is named."""
+def from_probe(probe: ProbeFile, catalog: Catalog, temperature: float | None = None) -> dict[str, Evidence]:
+    """Draft, or method without one → what was measured of it at one temperature: the first where none is named."""
     heats = [one.temperature for one in probe.drafts]
     wanted = temperature if temperature is not None else next(iter(heats), None)
-    return {one.draft: _evidence(probe, one) for one in probe.drafts if one.temperature == wanted}
+    device = device_of(probe, catalog)
+    found = {one.draft: _evidence(probe, one, device) for one in probe.drafts if one.temperature == wanted}
+    for base in list(found.values())[:1]:
+        rows = {row.method: row for row in probe.draft_free if row.temperature == wanted and row.by_k}
+        found |= {method: _looked_up(base, rows, method) for method in sorted(DRAFT_FREE & rows.keys())}
+    return found
+
+
+def device_of(probe: ProbeFile, catalog: Catalog) -> Device:
+    """What a probe was measured on, as the catalogue has it where it does."""
+    named = probe.device.tool_name
+    try:
+        return catalog.device(named) if named else _unlisted(probe)
+    except DraftpickError:
+        return _unlisted(probe)
+
+
+def _unlisted(probe: ProbeFile) -> Device:
+    return Device(probe.device.id, probe.device.name, "measured")
+
+
+def _looked_up(base: Evidence, rows: Mapping[str, LookupRecord], method: str) -> Evidence:
+    """Evidence of a method without a draft; what is common to a probe is that of its first draft."""
+    rate, lengths = _lookup_lengths(rows[method])
+    own = _LOOKUPS.get(method)
+    return base._replace(
+        draft=method,
+        way=method,
+        rate=rate,
+        lengths=lengths,
+        others={own: _lookup_lengths(rows[own])} if own is not None and own in rows else {},
+        # A lookup takes microseconds; what the software adds to a step is taken to be that of a draft's.
+        costs={
+            batch: costs._replace(draft_first=0.0, draft=0.0, c=0.0, ttft_overhead=0.0)
+            for batch, costs in base.costs.items()
+        },
+        source=base.source.rpartition(";")[0] or base.source,
+        doubts=(),
+    )
+
+
+def _lookup_lengths(row: LookupRecord) -> tuple[Interval, tuple[Interval, ...]]:
+    lengths = [_interval(one.mean_acceptance_length) for one in row.by_k]
+    first = lengths[0]
+    value, low, high = (min(max(length - 1, 0.0), 1.0) for length in first[:3])
+    return Interval(value, low, high, first.level), (Interval(1.0, 1.0, 1.0, first.level), *lengths)
 
 
 def engine_of(probe: ProbeFile) -> str:
@@ -137,7 +175,7 @@ def engine_of(probe: ProbeFile) -> str:
     return "transformers" if timed else probe.engine
 
 
-def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
+def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
     rate = one.acceptance_rate
     level = one.level
     lengths = [
@@ -146,7 +184,6 @@ def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
     ]
     if lengths and one.by_k[0].k != 0:
         lengths.insert(0, Interval(1.0, 1.0, 1.0, level))
-    name = probe.device.id
     return Evidence(
         draft=one.draft,
         temperature=one.temperature,
@@ -159,7 +196,7 @@ def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
             other.way: (_interval(other.acceptance_rate), tuple(map(_interval, other.mean_acceptance_lengths)))
             for other in one.other_proposals
         },
-        device=Device(name, probe.device.name, "measured"),
+        device=device,
         devices=probe.device.count,
         dtype=probe.dtype,
         costs={record.num_seqs: _costs(record) for record in one.costs},
@@ -167,7 +204,7 @@ def _evidence(probe: ProbeFile, one: DraftRecord) -> Evidence:
         num_prompts=one.num_prompts,
         source=(
             f"measured on {one.num_prompts} prompts ({probe.prompts.get('source', '?')}), {one.num_tokens:,} tokens, "
-            f"{probe.dtype} on {name}; {one.proposal}"
+            f"{probe.dtype} on {probe.device.id}; {one.proposal}"
         ),
         doubts=(*probe.doubts, *one.doubts),
         suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),

@@ -5,10 +5,19 @@ pydantic lives here as in `files`: import this module inside functions.
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from datetime import date
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from draftpick.errors import InvalidCatalog, InvalidFile, UsageError
+from draftpick.models.bounded import read_bytes, read_json
+from draftpick.probe_file import IntervalRecord, first_wrong
+from draftpick.toml_file import MAX_FILE_BYTES, read_toml
 
 SCHEMA_VERSION = "1"
 MOST_BYTES = 16 << 20
@@ -118,20 +127,20 @@ class PairRow(_Written):
     evidence: Name | None = None
     """A saved probe file, seen from the policy file."""
     probe: Flag = False
-    """Measure now."""
+    """Measure now, and write the probe to `evidence`."""
     prompts: Name | None = None
     """For `probe`: a file of prompts, seen from the policy file."""
+    max_new_tokens: Annotated[int, Field(strict=True, ge=2, le=1 << 20)] | None = None
+    """For `probe`."""
     policy: Policy = Policy()
     """What differs from `defaults` for this pair."""
     waivers: list[Waiver] = []
     """Checks that may fail for a while, each with its reason."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> PairRow:
-        if self.evidence is not None and self.probe:
-            raise ValueError("evidence names a saved probe and probe = true measures anew: leave one out")
-        if self.prompts is not None and not self.probe:
-            raise ValueError("prompts are for probe = true")
+    def _measurable(self) -> PairRow:
+        if not self.probe and (self.prompts is not None or self.max_new_tokens is not None):
+            raise ValueError("prompts and max_new_tokens are for probe = true")
         return self
 
 
@@ -152,13 +161,176 @@ class PolicyFile(_Written):
             update={name: getattr(pair.policy, name) for name in pair.policy.model_fields_set}
         )
 
+    def place_of(self, name: str, path: Path) -> Path:
+        """A file that the policy at `path` names."""
+        return path.parent / name
 
-# ---------------------------------------------------------------------- the result
+
+def read_policy(path: Path) -> tuple[PolicyFile, dict[str, int]]:
+    """The policy in a TOML file, and the line of each pair's name.
+
+    Raises UsageError where there is none, InvalidFile with file and line.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"{path}: no such policy file", "write one from an answer: draftpick gate --init advice.json -o pairs.toml"
+        )
+    try:
+        content = read_toml(path, "mend the file")
+        lines = Lines(read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig"))
+        found = PolicyFile.model_validate(content)
+    except InvalidCatalog as error:
+        raise InvalidFile(error.message, error.hint) from None
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)
+        # A key that is misspelled is the reason for others that are missing.
+        first = next((one for one in wrong if one["type"] == "extra_forbidden"), wrong[0])
+        unknown = first["type"] == "extra_forbidden"
+        where = ".".join(str(part)[:60] for part in first["loc"])[:200]
+        said = "no such key" if unknown else first["msg"][:200].replace("\n", " ")
+        raise InvalidFile(
+            f"{path}:{lines.of(first['loc'])}: {where}: {said}",
+            _known_keys(first["loc"]) if unknown else "mend that line",
+        ) from None
+    seen: dict[str, int] = {}
+    for number, pair in enumerate(found.pair):
+        line = lines.of(("pair", number, "name"))
+        if pair.name in seen:
+            raise InvalidFile(
+                f"{path}:{line}: a second pair is named {pair.name!r}; the first stands in line {seen[pair.name]}",
+                "give each pair a name of its own: baselines and reports are kept by it",
+            )
+        seen[pair.name] = line
+    return found, seen
+
+
+def _known_keys(where: Sequence[Any]) -> str:
+    """What may stand where an unknown key was found."""
+    *above, key = where
+    names = [part for part in above if isinstance(part, str)]
+    records: dict[str, type[BaseModel]] = {
+        "defaults": Policy,
+        "policy": Policy,
+        "waivers": Waiver,
+        "pair": PairRow,
+    }
+    record = records.get(names[-1] if names else "", PolicyFile)
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(key), record.model_fields, n=1)
+    return f"did you mean {near[0]}?" if near else f"known there: {', '.join(record.model_fields)}"
+
+
+class Lines:
+    """Where the tables and keys of a policy file stand: the parser of TOML does not tell."""
+
+    def __init__(self, text: str) -> None:
+        self._found: dict[tuple[Any, ...], int] = {}
+        self._last = text.count("\n") + 1
+        counts: dict[tuple[Any, ...], int] = {}
+        table: tuple[Any, ...] = ()
+        for number, line in enumerate(text.splitlines(), start=1):
+            if header := _HEADER.match(line):
+                table = self._inside(header[2], counts)
+                if header[1] == "[[":
+                    place = counts[table] = counts.get(table, -1) + 1
+                    table = (*table, place)
+                self._found.setdefault(table, number)
+            elif key := _KEY.match(line):
+                self._found.setdefault((*table, *_parts(key[1])), number)
+
+    @staticmethod
+    def _inside(dotted: str, counts: dict[tuple[Any, ...], int]) -> tuple[Any, ...]:
+        """The path of a header: in a list of tables it means the last one so far."""
+        *above, last = _parts(dotted)
+        path: tuple[Any, ...] = ()
+        for part in above:
+            path = (*path, part)
+            if path in counts:
+                path = (*path, counts[path])
+        return (*path, last)
+
+    def of(self, where: Sequence[Any]) -> int:
+        """The line of a key, or of the nearest table around it."""
+        for size in range(len(where), 0, -1):
+            if (line := self._found.get(tuple(where[:size]))) is not None:
+                return line
+        return 1
+
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+
+
+def _parts(dotted: str) -> list[str]:
+    return [part.strip().strip("\"'") for part in dotted.split(".")]
+
+
+# ---------------------------------------------------------------------- the baseline
 
 
 class _Record(BaseModel):
     # More keys may be added: a result of a newer draftpick still loads.
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class PromptSums(_Record):
+    """What was accepted of one prompt's answer, out of how many positions; both may be sums of expectations."""
+
+    domain: str
+    accepted: Annotated[float, Field(ge=0)]
+    positions: Annotated[float, Field(ge=0)]
+
+
+class BaselineRow(_Record):
+    """What one pair did when its baseline was taken."""
+
+    target: str
+    draft: str
+    created: str
+    """Of the probe."""
+    temperature: float
+    way: str
+    engine: str
+    prompts: str
+    """Where they came from."""
+    num_prompts: int
+    num_spec_tokens: int | None = None
+    acceptance_rate: IntervalRecord
+    mean_acceptance_length: IntervalRecord | None = None
+    """At num_spec_tokens."""
+    speedup: IntervalRecord | None = None
+    by_prompt: dict[str, PromptSums] = {}
+    """By the hash of each prompt, for paired comparisons; empty where the trace was gone."""
+
+
+class BaselineFile(_Record):
+    """The baselines of a policy's pairs, by name."""
+
+    schema_version: Literal["1"]
+    kind: Literal["baseline"]
+    pairs: dict[str, BaselineRow]
+
+    def text(self) -> str:
+        """The file's text: one line a prompt, so that a change can be reviewed."""
+        whole = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
+        return re.sub(r"\{\n\s+(\"accepted\".*)\n\s+(.*)\n\s+(.*)\n\s+\}", r"{\1 \2 \3}", whole) + "\n"
+
+
+def read_baseline(path: Path) -> BaselineFile:
+    """The baselines in a file; none where it is not there yet. Raises InvalidFile."""
+    if not path.exists():
+        return BaselineFile(schema_version="1", kind="baseline", pairs={})
+    try:
+        return BaselineFile.model_validate(read_json(path, MOST_BYTES))
+    except ValidationError as error:
+        raise InvalidFile(
+            f"{path}: {first_wrong(error)}",
+            "take the last good version back from version control, or delete it and use --update-baseline",
+        ) from None
+
+
+# ---------------------------------------------------------------------- the result
 
 
 class WaivedBy(_Record):
@@ -199,11 +371,18 @@ class PairResult(_Record):
     passed: bool
     judged: bool
     """False where its models are not found, or nothing of the evidence it needs can be used."""
-    line: int | None = None
+    line: Annotated[int, Field(ge=1)] | None = None
     """Of the policy file, where the pair begins."""
     evidence: str | None = None
     """The probe file that it was judged by."""
     checks: list[CheckResult]
+
+    @model_validator(mode="after")
+    def _says_why(self) -> PairResult:
+        # A format that lists checks alone would show a pair green that failed without one.
+        if self.passed != all(check.passed for check in self.checks):
+            raise ValueError("a pair passes where all of its checks let it, and only there")
+        return self
 
 
 class GateFile(_Record):
@@ -220,6 +399,12 @@ class GateFile(_Record):
     passed: bool
     pairs: list[PairResult]
     """In the order of the policy file."""
+
+    @model_validator(mode="after")
+    def _sums_up(self) -> GateFile:
+        if self.passed != all(pair.passed for pair in self.pairs):
+            raise ValueError("a gate passes where all of its pairs pass, and only there")
+        return self
 
     @property
     def exit_code(self) -> int:

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.pair import STOP_RULES, WORKLOADS, Device, Setting
+
+if TYPE_CHECKING:
+    from draftpick.evidence import Evidence
+    from draftpick.gate_file import PairRow
+
+
+class GateFormat(str, Enum):
+    """How the result of a gate is written."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    github = "github"
+    junit = "junit"
+    sarif = "sarif"
 
 
 class Format(str, Enum):
@@ -298,6 +313,10 @@ Config = Annotated[
 OutputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="How to write the answer.", rich_help_panel=_OUTPUT),
+]
+GateOutputFormat = Annotated[
+    GateFormat | None,
+    typer.Option("--format", help="How to write the result.", rich_help_panel=_OUTPUT),
 ]
 SavedFormat = Annotated[ReportFormat, typer.Option("--format", help="How to write it.", rich_help_panel=_OUTPUT)]
 AsJson = Annotated[
@@ -636,11 +655,40 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
     )
 
 
-def measured_place(where: Setting, catalog: Catalog, engine: str = "transformers") -> Setting:
-    """A setting for what was measured: the engine that was measured, where nobody named another place or a load."""
-    if where.engine is not None or where.device is not None or (where.max_num_seqs or 1) > 1:
+def pair_options(pair: PairRow) -> dict[str, Any]:
+    """The options of a command that judges one pair of a policy."""
+    own = {
+        "num_speculative_tokens": pair.num_spec_tokens,
+        **{name: getattr(pair, name) for name in _OF_PAIRS},
+    }
+    return {**dict.fromkeys(_OF_SETTINGS), **own}
+
+
+_OF_PAIRS = ("engine", "device", "tensor_parallel_size", "max_model_len", "max_num_seqs", "temperature")
+_OF_SETTINGS = (
+    "dtype",
+    "quantization",
+    "draft_quantization",
+    "images",
+    "trust_remote_code",
+    "kv_cache_dtype",
+    "gpu_memory_utilization",
+    "memory",
+    "bandwidth",
+    "workload",
+    "input_len",
+    "output_len",
+    "stop_rule",
+)
+
+
+def measured_place(where: Setting, catalog: Catalog, measured: Evidence) -> Setting:
+    """A setting for what was measured: in its engine, where nobody named another, another device or another load."""
+    # The software that is timed speculates for one sequence alone.
+    several = (where.max_num_seqs or 1) > 1
+    if where.engine is not None or several or measured.priced_here(where, measured.engine) is None:
         return where
-    return where._replace(engine=catalog.engine(engine))
+    return where._replace(engine=catalog.engine(measured.engine))
 
 
 def _device(asked: str | None, catalog: Catalog) -> Device | None:

@@ -77,11 +77,12 @@ class Predictor:
 
     def predict(self, pair: Pair, engine: str) -> Prediction | None:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
-        if pair.method in DRAFT_FREE and self._setting.workload is None:
-            return None  # what it gains is up to the texts alone
-        evidence = self._evidence.get(pair.proposal.id or "")
-        if evidence is not None and pair.draft is not None and len(evidence.lengths) > 1:
+        free = pair.method in DRAFT_FREE
+        evidence = self._evidence.get(pair.method if free else pair.proposal.id or "")
+        if evidence is not None and (free or pair.draft is not None) and len(evidence.lengths) > 1:
             return self._measured(pair, engine, evidence)
+        if free and self._setting.workload is None:
+            return None  # what it gains is up to the texts alone
         place = self._places.of(pair, engine)
         placed = placed_in(pair, place)
         expected = prior(placed, self._setting.workload)
@@ -114,6 +115,8 @@ class Predictor:
         reach = min(len(lengths) - 1, len(parts.verify) - 1)
         asked = self._setting.num_spec_tokens
         if asked is not None and asked > reach:
+            if pair.draft is None:
+                return None
             raise UsageError(
                 f"-k {asked}: {evidence.draft} was measured with up to {reach} tokens",
                 f"measure again with -k {asked}, or ask for {reach} or fewer",

@@ -220,10 +220,21 @@ class DraftRecord(_Record):
     """Why no more was measured."""
     doubts: list[str] = []
     """What makes the figures unsure, in words."""
+    timing_doubts: list[str] = []
+    """Those of `doubts` that are about costs: the acceptance rate is as sure without them."""
     costs: list[CostRecord] = []
     """One per number of sequences at once; empty where none were timed."""
     plan: PlanRecord | None = None
     """Null without costs."""
+
+
+class LookupKRecord(_Record):
+    """A method without a draft at one k."""
+
+    k: Length
+    mean_acceptance_length: IntervalRecord
+    """Steps that drafted nothing included."""
+    draft_acceptance_rate: Share | None = None
 
 
 class LookupRecord(_Record):
@@ -236,6 +247,8 @@ class LookupRecord(_Record):
     mean_acceptance_length: float
     draft_acceptance_rate: Share | None = None
     speedup: IntervalRecord | None = None
+    by_k: list[LookupKRecord] = []
+    """From 1 on; empty in files of older versions."""
 
 
 class TranslatedK(_Record):
@@ -300,6 +313,8 @@ class DeviceRecord(_Record):
     count: Annotated[int, Field(ge=1, le=4096)] = 1
     threads: Annotated[int, Field(ge=1)] | None = None
     """Of the CPU that computed; null on an accelerator."""
+    tool_name: str | None = None
+    """As the device's own tool names it, for the catalogue; null in files of older versions."""
 
 
 class KnownModel(ModelRecord):
@@ -367,6 +382,10 @@ class ProbeFile(_Record):
     """Self-checks: one that failed decides nothing."""
     doubts: list[str] = []
     """Of the whole run, in words."""
+    timing_doubts: list[str] = []
+    """Those of `doubts` that are about costs."""
+    notes: list[str] = []
+    """What was done differently from what was asked, and makes nothing doubtful."""
     peak_bytes: Count | None = None
     """The most memory that was held on the device."""
 

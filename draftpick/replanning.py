@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from draftpick import replay
 from draftpick.advice import Advice
+from draftpick.catalog import Catalog
 from draftpick.errors import UsageError
-from draftpick.evidence import Evidence, PolicyRow, engine_of, from_probe, spread_of, times_of
+from draftpick.evidence import Evidence, PolicyRow, from_probe, spread_of, times_of
 from draftpick.replay import (
     GREEDY_DRAFT,
     Acceptance,
@@ -120,16 +121,16 @@ class Saved(NamedTuple):
     """None where it is gone: plans then rest on the saved rates."""
 
     @property
-    def engine(self) -> str:
-        """The engine that its costs are of."""
-        return engine_of(self.probe)
+    def any(self) -> Evidence:
+        """One of its drafts: where and with how many sequences at once steps were timed is common to all."""
+        return next(iter(self.evidence.values()))
 
     def policies(self, answer: Advice, names: Sequence[str]) -> tuple[PolicyRow, ...]:
         """The rules asked for, replayed with the first draft's costs. Raises UsageError without a trace."""
         kinds = chosen(names)
         if not kinds:
             return ()
-        best = next((one for one in answer.assessments if one.prediction is not None), None)
+        best = next((one for one in answer.viable if one.prediction is not None), None)
         if best is None or best.prediction is None or best.prediction.measured is None:
             raise UsageError("no draft of the probe can be planned for here", "leave --policy out to see why")
         if self.trace is None:
@@ -163,13 +164,13 @@ def _rule(measured: Evidence) -> Acceptance:
     return Acceptance(True, float(f"{heat:g}"), block=measured.way == "sampled_block")
 
 
-def load_probe(path: Path, temperature: float | None = None) -> Saved:
+def load_probe(path: Path, catalog: Catalog, temperature: float | None = None) -> Saved:
     """A probe file and its trace. Raises InvalidFile, and UsageError for a temperature it did not measure."""
     from draftpick.probe.trace import read
     from draftpick.probe_file import read_probe, trace_of
 
     probe = read_probe(path)
-    evidence = from_probe(probe, temperature)
+    evidence = from_probe(probe, catalog, temperature)
     if not evidence:
         heats = sorted({one.temperature for one in probe.drafts})
         raise UsageError(

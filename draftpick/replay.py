@@ -23,7 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import UsageError
-from draftpick.speedup import DEFAULT_MOST_TOKENS, MOST_TOKENS, Interval, Plan, StepTimes, checked_times, make_plan
+from draftpick.speedup import (
+    DEFAULT_MOST_TOKENS,
+    MOST_TOKENS,
+    Interval,
+    Plan,
+    StepTimes,
+    checked_times,
+    make_plan,
+    rescaled,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -334,6 +343,18 @@ def paired_difference(new: Sums, old: Sums, level: float = 0.95) -> Interval | N
     return Interval(difference, *_around(difference, half), level)
 
 
+def unpaired_difference(new: Interval, old: Interval, level: float = 0.95) -> Interval:
+    """The difference of two ratios that were measured on different prompts, from the intervals of both."""
+    value = new.value - old.value
+    ours, before = rescaled(new, level), rescaled(old, level)
+    return Interval(
+        value,
+        value - math.hypot(ours.value - ours.low, before.high - before.value),
+        value + math.hypot(ours.high - ours.value, before.value - before.low),
+        level,
+    )
+
+
 def paired_quotient(new: Sums, old: Sums, level: float = 0.95) -> Interval | None:
     """Ratio of `new` over that of `old`, paired by prompt: times the quotient of the costs, that of two speed-ups."""
     new, old = new.common(old)
@@ -397,13 +418,18 @@ def acceptance_rate(
     `smooth` averages what the column expects at each position instead, Σ min(p, q) or p(first choice): for sampled
     text the same mean with less noise, and of no use in a replay. Raises UsageError where the trace lacks the column.
     """
+    return ratio_interval(acceptance_sums(trace, rule, smooth=smooth), level, (0.0, 1.0))
+
+
+def acceptance_sums(trace: Trace, rule: Acceptance = GREEDY_DRAFT, *, smooth: bool = False) -> Sums:
+    """α by prompt: what was accepted, and how many positions there were. Raises UsageError as `acceptance_rate`."""
     units = _units(trace)
     sums = np.zeros((len(trace.answers), 2))
     for number, answer in enumerate(trace.answers):
         column = _smooth_column(answer, rule) if smooth else np.exp(np.minimum(log_ratios(answer, rule), 0.0))
         sums[number] = column[trace.first - 1 :].sum(), len(column[trace.first - 1 :])
     pooled = units.sums(sums)
-    return ratio_interval(Sums(units.prompts, units.strata, pooled[:, 0], pooled[:, 1]), level, (0.0, 1.0))
+    return Sums(units.prompts, units.strata, pooled[:, 0], pooled[:, 1])
 
 
 def _smooth_column(answer: Answer, rule: Acceptance) -> npt.NDArray[Any]:

@@ -42,6 +42,22 @@ class Interval(NamedTuple):
     level: float
 
 
+def rescaled(interval: Interval, level: float) -> Interval:
+    """An interval at another level, half-widths taken as those of a normal distribution."""
+    if interval.level == level:
+        return interval
+    factor = _quantile(level) / _quantile(interval.level)
+    low, value, high = interval.low, interval.value, interval.high
+    return Interval(value, value - (value - low) * factor, value + (high - value) * factor, level)
+
+
+def _quantile(level: float) -> float:
+    """Of the normal distribution: what an interval of that level reaches, in standard deviations."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf((1 + min(max(level, 0.01), 0.9999)) / 2)
+
+
 class StepTimes(NamedTuple):
     """The times of one step, all in one unit and at one batch size."""
 

@@ -31,11 +31,11 @@ import numpy as np
 
 from draftpick import replay
 from draftpick.choices import PROBE
-from draftpick.probe import device, local, prompts, result, timing
+from draftpick.probe import checks, device, local, prompts, result, timing
 from draftpick.probe.local import GREEDY, LocalModel, Sampling
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
-from draftpick.probe.run import ModelFiles, Outcome, Probe, Request
+from draftpick.probe.run import Costs, ModelFiles, Outcome, Probe, Request
 from draftpick.probe.trace import Row
 from draftpick.replay import GREEDY_DRAFT, Acceptance, Sums, ratio_interval
 from draftpick.speedup import Interval
@@ -634,14 +634,24 @@ class Sweep(NamedTuple):
 
     outcome: Outcome
     rows: Sequence[Row]
-    seconds: Mapping[int, float]
-    """k → medians added up over the prompts; k = 0 is plain generation."""
-    spread: Mapping[int, float]
-    """The widest distance of the quartiles over the median, of any prompt."""
+    costs: Sequence[Costs]
+    """Measured anew in every round, as the probe does it: the pace of a machine wanders from minute to minute."""
+    seconds: Mapping[int, Sequence[float]]
+    """k → a time for all prompts of each round; k = 0 is plain generation."""
     tokens: Mapping[int, int]
 
     def speed(self, k: int) -> float:
-        return self.tokens[k] / self.seconds[k]
+        """Tokens per second, by the median round."""
+        return self.tokens[k] / statistics.median(self.seconds[k])
+
+    def gains(self, k: int) -> list[float]:
+        """Measured speed-up in every round."""
+        per_token = zip(self.seconds[0], self.seconds[k], strict=True)
+        return [plain / self.tokens[0] / (drafted / self.tokens[k]) for plain, drafted in per_token]
+
+    def predicted(self, k: int, length: float) -> list[float]:
+        """The same by the costs of every round."""
+        return [length * times.target / times.step(k) for times in (costs.times() for costs in self.costs)]
 
 
 def swept(bench: Bench) -> Sweep:
@@ -651,59 +661,67 @@ def swept(bench: Bench) -> Sweep:
     calibrated = {row.prompt for row in outcome.rows[: int(PROBE["check-prompts"])]}
     others = [row for row in long if row.prompt not in calibrated]
     rows = (others if len(others) >= 4 else long)[:4]
-    seconds: dict[tuple[int, str], list[float]] = {}
+    seconds: dict[int, list[float]] = {k: [] for k in (0, *KS)}
     tokens: dict[int, int] = {}
+    costs: list[Costs] = []
     for turn in range(SWEEPS + 1):
+        if turn:  # the first is a warm-up
+            costs.append(_costs_again(probe, outcome))
         for k in (0, *KS):
-            tokens[k] = 0
-            for row in rows:
-                if k:
-                    run = timing.run_assisted(probe.target, probe.drafts[0], row.prompt_ids, TOKENS, k)
-                else:
-                    run = timing.run_plain(probe.target, row.prompt_ids, TOKENS)
-                tokens[k] += len(run.tokens)
-                if turn:  # the first is a warm-up
-                    seconds.setdefault((k, row.prompt), []).append(run.seconds)
-    medians, widest = dict.fromkeys((0, *KS), 0.0), dict.fromkeys((0, *KS), 0.0)
-    for (k, _), values in seconds.items():
-        low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-        medians[k] += middle
-        widest[k] = max(widest[k], (high - low) / middle)
-    return Sweep(outcome, rows, medians, widest, tokens)
+            runs = [_generated(probe, row, k) for row in rows]
+            tokens[k] = sum(len(run.tokens) for run in runs)
+            if turn:
+                seconds[k].append(sum(run.seconds for run in runs))
+    return Sweep(outcome, rows, costs, seconds, tokens)
+
+
+def _generated(probe: Probe, row: Row, k: int) -> timing.Run:
+    if not k:
+        return timing.run_plain(probe.target, row.prompt_ids, TOKENS)
+    return timing.run_assisted(probe.target, probe.drafts[0], row.prompt_ids, TOKENS, k)
+
+
+def _costs_again(probe: Probe, outcome: Outcome) -> Costs:
+    """What the probe measures of a step, measured once more with the same prompts."""
+    draft, before = probe.drafts[0], outcome.costs["draft-1"].passes[0]
+    passes = timing.time_passes(probe.target, draft, batch=1, context=before.context, k_max=max(KS))
+    asked = [row.prompt_ids for row in outcome.rows[: int(PROBE["check-prompts"])]]
+    runs = checks.real_runs(probe.target, draft, asked, int(PROBE["check-tokens"]), max(KS), _say)
+    few, many = runs.speculative[1], runs.speculative[max(KS)]
+    return Costs([passes], timing.overhead_of(passes, runs.plain, few, many))
 
 
 def prediction(bench: Bench) -> Told:
     """The speed-up that passes, overhead and replay predict, beside the one that transformers shows."""
     sweep = bench.sweep
-    costs = sweep.outcome.costs["draft-1"]
-    times, base = costs.times(), costs.passes[0]
-    trace = _of(sweep.rows).trace
-    replayed = replay.replay(trace, ks=list(KS))
+    replayed = replay.replay(_of(sweep.rows).trace, ks=list(KS))
     figures = []
     for k in KS:
         length = replayed[k].visible.ratio
         assert length is not None, "every answer has a step"
-        said, alone = (length * one.target / one.step(k) for one in (times, base.times()))
-        shown = sweep.speed(k) / sweep.speed(0)
+        shown, said = sweep.gains(k), sweep.predicted(k, length)
+        seen, expected = statistics.median(shown), statistics.median(said)
         figures.append(
             Figure(
-                f"k = {k}: τ {length:.3f}, measured ±{sweep.spread[k]:.0%}",
-                f"{shown:.3f} measured, {said:.3f} predicted ({said / shown - 1:+.1%}); passes alone {alone:.3f}",
+                f"k = {k}: τ {length:.3f}",
+                f"{seen:.3f} measured ({min(shown):.3f} to {max(shown):.3f}), {expected:.3f} predicted "
+                f"({min(said):.3f} to {max(said):.3f}): {expected / seen - 1:+.1%}",
                 "within 10 %",
-                abs(said / shown - 1) <= 0.1,
+                abs(expected / seen - 1) <= 0.1,
             )
         )
-    added = costs.overhead
+    costs = sorted(sweep.costs, key=lambda one: one.times().target)[len(sweep.costs) // 2]
+    base, added = costs.passes[0], costs.overhead
     return Told(
         figures,
         [
             f"{len(sweep.rows)} prompts, {sum(len(row.tokens) for row in sweep.rows)} tokens, medians of {SWEEPS} "
-            "rounds that go through all k; ± is the widest distance of quartiles of any prompt.",
+            "rounds, each of which measures the costs and then goes through all k; in brackets the rounds' extremes.",
             f"t {base.target[0].median * 1e3:.2f} ms, d {base.draft[0].median * 1e3:.2f} ms, v(9) "
             f"{base.target[-1].median * 1e3:.2f} ms; a plain token took {1e3 / sweep.speed(0):.2f} ms in transformers, "
-            f"predicted {times.target * 1e3:.2f}",
+            f"predicted {costs.times().target * 1e3:.2f}",
             *([f"overhead, ms: {_milliseconds(added)}"] if added is not None else []),
-            *sweep.outcome.doubts,
+            *sweep.outcome.timing_doubts,
         ],
     )
 

@@ -273,6 +273,11 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, sent: signal.Signa
     [
         ((), "measured", "transformers"),
         (("--max-num-seqs", "3"), "roofline", None),
+        (("--max-num-seqs", "4"), "roofline", None),
+        (("--device", "cpu"), "measured", "transformers"),
+        (("--device", "cpu", "--memory", "8GB"), "roofline", None),
+        (("--device", "cpu-server"), "roofline", None),
+        (("--device", "cpu", "--engine", "vllm"), "roofline", "vllm"),
         (("--device", "atlas-800i-a2-64g"), "roofline", None),
         (("--engine", "vllm", "--device", "h100"), "roofline", "vllm"),
         (("--engine", "vllm-ascend", "--max-num-seqs", "16"), "roofline", "vllm-ascend"),
@@ -287,9 +292,24 @@ def test_plan_decides_again_for_another_place(
     assert found["decision"]["evidence"] == evidence
     assert found["decision"]["speedup"]["level"] == (0.95 if evidence == "measured" else 0.8)
     assert (found["engine"] or {}).get("id") == engine
-    (candidate,) = found["candidates"]
+    candidate, *free = found["candidates"]
     assert candidate["acceptance"]["measured"] is True
     assert candidate["tokenizer"]["relation"] == "identical"
+    known = [one for one in free if one["acceptance"] is not None]
+    assert known
+    for one in known:
+        assert one["method"] in ("ngram", "suffix")
+        assert one["acceptance"]["measured"] is True
+        assert one["cost"]["draft_ms"] == 0
+
+
+def test_a_lookup_is_planned_with_its_replayed_lengths(measured: Path) -> None:
+    saved = {row["method"]: row for row in document(measured)["draft_free"] if row["temperature"] == 0}
+    for engine, own in (("transformers", "ngram of transformers"), ("vllm", "ngram")):
+        candidates = run("plan", str(measured), "--engine", engine, "--json", "--exit-zero").document["candidates"]
+        (ngram,) = (one for one in candidates if one["method"] == "ngram")
+        lengths = [row["mean_acceptance_length"] for row in ngram["plan"]["by_k"]]
+        assert lengths == pytest.approx([1.0, *(row["mean_acceptance_length"]["value"] for row in saved[own]["by_k"])])
 
 
 def test_plan_replays_adaptive_lengths(measured: Path) -> None:
@@ -468,7 +488,7 @@ def test_another_engine_drafts_in_its_own_way(tmp_path: Path) -> None:
     (first_choice,) = (other for other in one["other_proposals"] if other["way"] == "first_choice")
     for engine, rate in (("vllm", first_choice["acceptance_rate"]), ("transformers", one["acceptance_rate"])):
         place = ("--engine", engine, "--device", "h100-80g", "--exit-zero", "--json")
-        (candidate,) = run("plan", str(tmp_path / "probe.json"), *place).document["candidates"]
+        candidate, *_ = run("plan", str(tmp_path / "probe.json"), *place).document["candidates"]
         assert candidate["acceptance"]["rate"] == pytest.approx(rate["value"])
 
 
@@ -551,3 +571,5 @@ def test_what_needs_no_draft_is_named_where_no_draft_gains(tmp_path: Path) -> No
     answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *options, "--exit-zero")
     assert answer.exit_code == 0, answer.stderr
     assert "Without a draft" in document(tmp_path / "probe.json")["decision"]["sentence"]
+    again = run("plan", str(tmp_path / "probe.json"), "--json", "--exit-zero").document
+    assert "Without a draft" in again["decision"]["sentence"]

@@ -98,7 +98,7 @@ def run_best(
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in target.name)
     output = Path(f"probe-{name}.json")
     heat = options["temperature"]
-    given: dict[str, Any] = dict.fromkeys(_OWN_OPTIONS)
+    given: dict[str, Any] = dict.fromkeys(OWN_OPTIONS)
     given |= {
         "engine": options["engine"],
         "dtype": options["dtype"],
@@ -113,7 +113,7 @@ def run_best(
     return run(target, best, catalog, given, offline=offline, consent=consent, say=say), output
 
 
-_OWN_OPTIONS = (
+OWN_OPTIONS = (
     "output",
     "costs",
     "engine",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draftpick import __version__, probe_file, replay
+from draftpick.devices import present
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import result
@@ -59,12 +60,14 @@ def document(
         num_tokens=sum(len(row.tokens) for row in outcome.rows),
         stopped_by=outcome.stopped_by,
         decision=_with_lookups(_decision(outcome, said, found, plans, best, unsteady), lookups),
-        drafts=[_draft(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
+        drafts=[draft_record(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
         comparisons=_comparisons(outcome, found, plans),
         draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
-        doubts=outcome.doubts
-        + [f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed],
+        doubts=[f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed]
+        + outcome.timing_doubts,
+        timing_doubts=outcome.timing_doubts,
+        notes=outcome.notes,
         peak_bytes=outcome.peak_bytes,
     )
 
@@ -183,12 +186,11 @@ def _device_name(outcome: Outcome) -> str:
 # ---------------------------------------------------------------------- a draft
 
 
-def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
+def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
+    """What was found of one draft at one temperature, with the plan for the costs at hand."""
     longest = found.by_k.get(found.k_max)
-    doubts = result.doubts(found)
     costs = outcome.costs.get(found.draft)
-    if costs is not None:
-        doubts += _doubts_of_costs(costs)
+    timing_doubts = _doubts_of_costs(costs) if costs is not None else []
     return probe_file.DraftRecord(
         draft=found.draft,
         temperature=found.temperature,
@@ -209,7 +211,8 @@ def _draft(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.D
         num_prompts=found.trace.num_prompts,
         num_tokens=found.trace.num_tokens,
         stopped_by=outcome.stopped_by,
-        doubts=doubts,
+        doubts=result.doubts(found) + timing_doubts,
+        timing_doubts=timing_doubts,
         costs=_costs(outcome, found.draft),
         plan=_plan_record(plan),
     )
@@ -301,7 +304,8 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
         priced = outcome.priced(drafts[0]) if drafts else None
         first = result.first_position(request.engine)
         trace = as_trace(outcome.rows, None, sampling.temperature, first=first, eos_ids=outcome.eos_ids)
-        for row in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+        for rows in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+            row = result.best_lookup(rows)
             assert row.length is not None, "rows without a length were left out"
             records.append(
                 probe_file.LookupRecord(
@@ -313,9 +317,20 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
                         row.draft_acceptance_rate.value if row.draft_acceptance_rate is not None else None
                     ),
                     speedup=_interval(row.speedup) if row.speedup is not None else None,
+                    by_k=[_lookup_k(one) for one in rows],
                 )
             )
     return records
+
+
+def _lookup_k(row: result.LookedUp) -> probe_file.LookupKRecord:
+    assert row.length is not None, "rows without a length were left out"
+    share = row.draft_acceptance_rate
+    return probe_file.LookupKRecord(
+        k=row.k,
+        mean_acceptance_length=_interval(row.length),
+        draft_acceptance_rate=share.value if share is not None else None,
+    )
 
 
 # ---------------------------------------------------------------------- costs
@@ -434,6 +449,7 @@ def _device(outcome: Outcome) -> probe_file.DeviceRecord:
         name=name or platform.processor() or platform.machine(),
         count=outcome.request.devices,
         threads=threads,
+        tool_name=present() if kind != "cpu" else "cpu",
     )
 
 

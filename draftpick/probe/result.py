@@ -136,6 +136,12 @@ def measured(
     return Measured(draft, temperature, way, trace, rate or Interval(0.0, 0.0, 1.0, LEVEL), by_k, level)
 
 
+def sums_by_prompt(rows: Sequence[Row], draft: str, temperature: float, way: Drafts, *, first: int) -> replay.Sums:
+    """α by prompt: what was accepted, and out of how many positions."""
+    trace = as_trace(rows, draft, temperature, first=first)
+    return replay.acceptance_sums(trace, way.rule, smooth=_smooths(trace, way.rule))
+
+
 def _smooths(trace: Trace, rule: Acceptance) -> bool:
     """Whether the expectation at each position is known: the same mean as its draws, with less noise."""
     if rule.block:
@@ -167,12 +173,12 @@ class LookedUp(NamedTuple):
     """Of decoding, with the target's measured passes; None without them."""
 
 
-def looked_up(trace: Trace, times: StepTimes | None, k_max: int) -> list[LookedUp]:
-    """The best k of each method that copies from the text, by speed-up, or by length where nothing was timed."""
+def looked_up(trace: Trace, times: StepTimes | None, k_max: int) -> list[list[LookedUp]]:
+    """For each method that copies from the text a row for every k from 1 on that an answer is long enough for."""
     longest = max(len(answer.tokens) for answer in trace.answers) - trace.first + 1
     # A lookup takes microseconds; the software's own overhead per step is taken to be that of a draft's.
     free = times._replace(draft_first=0.0, draft=0.0) if times is not None else None
-    found: list[LookedUp] = []
+    found: list[list[LookedUp]] = []
     for method, lookup in LOOKUPS.items():
         rows: list[LookedUp] = []
         for k in range(1, min(k_max, longest) + 1):
@@ -182,11 +188,15 @@ def looked_up(trace: Trace, times: StepTimes | None, k_max: int) -> list[LookedU
             length, gain = _at_most(k + 1, walked.mean_acceptance_length()), _at_most(k + 1, gain)
             rows.append(LookedUp(method, k, length, walked.draft_acceptance_rate(), gain))
         rows = [row for row in rows if row.length is not None]
-        # Where the costs reach fewer k, only those can be compared by speed-up.
-        rows = [row for row in rows if row.speedup is not None] or rows
         if rows:
-            found.append(max(rows, key=_gain))
+            found.append(rows)
     return found
+
+
+def best_lookup(rows: Sequence[LookedUp]) -> LookedUp:
+    """The best k of one method, by speed-up, or by length where nothing was timed."""
+    # Where the costs reach fewer k, only those can be compared by speed-up.
+    return max([row for row in rows if row.speedup is not None] or rows, key=_gain)
 
 
 def _at_most(bound: float, value: Interval | None) -> Interval | None:

@@ -91,7 +91,8 @@ class Outcome:
     interrupted: bool = False
     costs: dict[str, Costs] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    timing_doubts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of loading, writing, reading, checking and timing."""
     drift: float = 0.0
@@ -271,7 +272,7 @@ class Probe:
         different = list({prompt.digest: prompt for prompt in reversed(request.prompts)}.values())[::-1]
         if len(different) < len(request.prompts):
             repeated = len(request.prompts) - len(different)
-            outcome.doubts.append(f"repeated prompts were left out, as the same text tells nothing new: {repeated}")
+            outcome.notes.append(f"repeated prompts were left out, as the same text tells nothing new: {repeated}")
         prompts = [(prompt, self.renderer.ids(prompt)) for prompt in different]
         fitting = [(prompt, ids) for prompt, ids in prompts if 0 < len(ids) <= room]
         if not fitting:
@@ -281,7 +282,7 @@ class Probe:
                 "shorten them, or the answers with --max-new-tokens",
             )
         if len(fitting) < len(prompts):
-            outcome.doubts.append(f"prompts that do not fit the context were left out: {len(prompts) - len(fitting)}")
+            outcome.notes.append(f"prompts that do not fit the context were left out: {len(prompts) - len(fitting)}")
         limit = request.budget.most_prompts
         return [
             (prompt, ids)
@@ -374,7 +375,7 @@ class Probe:
         longest = min((model.max_length or context for model in (self.target, *self.drafts)), default=context)
         if context + request.k_max + 1 > longest > request.k_max + 1:
             context = longest - request.k_max - 1
-            outcome.doubts.append(f"steps were timed at a context of {context} tokens, the longest the models have")
+            outcome.notes.append(f"steps were timed at a context of {context} tokens, the longest the models have")
         for draft in self.drafts:
             self._say(f"timing {self.target.id} and {draft.id}")
             with self._clock("timing"):
@@ -425,7 +426,9 @@ class Probe:
             now = timing.time_token(self.target, batch=passes.batch, context=passes.context)
         outcome.drift = now.median / passes.target[0].median - 1
         if abs(outcome.drift) > PROBE["drift"]:
-            outcome.doubts.append(f"a plain token took {outcome.drift:+.0%} at the end of the run: heat, or other load")
+            outcome.timing_doubts.append(
+                f"a plain token took {outcome.drift:+.0%} at the end of the run: heat, or other load"
+            )
 
     # ------------------------------------------------------------------ telling
 

@@ -194,6 +194,7 @@ def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
         yield f"Doubtful: {ended(doubt)}", True
     for one in probe.drafts:
         yield from ((f"Doubtful, {one.draft}: {ended(doubt)}", True) for doubt in one.doubts)
+    yield from ((f"{ended(note[:1].upper() + note[1:])}", False) for note in probe.notes)
     looked = probe.stopped_by.startswith(LOOKED)
     nominal = "; intervals of a run that looks before it stops are nominal" if looked else ""
     yield f"The run ended: {probe.stopped_by}{nominal}.", False

@@ -54,7 +54,7 @@ PLAIN: dict[str, Any] = {
     "models": {"acme/draft": record_of(DRAFT._replace(path=None)).model_dump(mode="json")},
     "identities": {"acme/target": {"weights": "aa", "revision": None}},
     "relations": {"acme/draft": {"kind": "identical", "verified": True, "reason": "all ids"}},
-    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2},
+    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2, "tool_name": "cpu"},
     "software": {"torch": "2"},
     "dtype": "float32",
     "sampling": {"temperatures": [0.0], "top_k": 0},
@@ -85,6 +85,7 @@ PLAIN: dict[str, Any] = {
         {
             "method": "ngram", "temperature": 0.0, "num_spec_tokens": 2, "mean_acceptance_length": 1.2,
             "draft_acceptance_rate": 0.5, "speedup": RATE,
+            "by_k": [{"k": 1, "mean_acceptance_length": ONE, "draft_acceptance_rate": None}],
         }
     ],
     "translated": [{"draft": "acme/x", "method": "uag", "num_prompts": 8, "by_k": [TRANSLATED_K]}],

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from draftpick.choices import PROBE
 from draftpick.errors import UsageError
 from draftpick.probe import result
-from draftpick.probe.result import Budget, Measured, Priced, doubts, looked_up, measured, proposals, reason_to_stop
+from draftpick.probe.result import (
+    Budget,
+    Measured,
+    Priced,
+    best_lookup,
+    doubts,
+    looked_up,
+    measured,
+    proposals,
+    reason_to_stop,
+)
 from draftpick.probe.trace import DraftColumns, Row
 from draftpick.replay import GREEDY_DRAFT, Acceptance
 from draftpick.speedup import StepTimes
@@ -360,7 +370,7 @@ REPEATING = [7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9]
 
 def test_copying_pays_where_the_text_repeats_itself() -> None:
     rows = [answer(str(n), {"d": [True] * 15}, text=[token + n for token in REPEATING]) for n in range(9)]
-    free = looked_up(found(rows).trace, costs(0.1).times, 4)
+    free = [best_lookup(rows) for rows in looked_up(found(rows).trace, costs(0.1).times, 4)]
     assert {row.method for row in free} == set(result.LOOKUPS)
     best = {row.method: row for row in free}["suffix"]
     assert best.length is not None
@@ -371,7 +381,8 @@ def test_copying_pays_where_the_text_repeats_itself() -> None:
 
 @pytest.mark.parametrize("times", [None, costs(0.1).times], ids=["no costs", "costs"])
 def test_the_interval_of_one_prompt_is_finite(times: StepTimes | None) -> None:
-    for row in looked_up(found([answer("p", {"d": [True] * 15}, text=REPEATING)]).trace, times, 4):
+    free = looked_up(found([answer("p", {"d": [True] * 15}, text=REPEATING)]).trace, times, 4)
+    for row in (row for rows in free for row in rows):
         for value in (row.length, row.speedup):
             assert value is None or (value.value <= value.high <= max(row.k + 1, value.value))
             assert value is None or math.isfinite(value.high)
@@ -379,7 +390,9 @@ def test_the_interval_of_one_prompt_is_finite(times: StepTimes | None) -> None:
 
 def test_only_k_with_costs_are_compared_by_speedup() -> None:
     rows = [answer(str(n), {"d": [True] * 15}, text=REPEATING) for n in range(9)]
-    for row in looked_up(found(rows).trace, costs(0.1, k_max=2).times, 8):
+    for looked in looked_up(found(rows).trace, costs(0.1, k_max=2).times, 8):
+        row = best_lookup(looked)
+        assert [one.k for one in looked] == list(range(1, 9))
         assert row.k <= 2
         assert row.speedup is not None
 

@@ -1,0 +1,105 @@
+"""From the options of the command to a judged policy, a measured pair, and a new baseline."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from draftpick.atomic import CannotWrite, one_at_a_time, write_text
+from draftpick.catalog import Catalog
+from draftpick.errors import UsageError
+from draftpick.gate import Outcome, judge
+from draftpick.gate.baseline import updated
+from draftpick.gate.evidence import Sources
+from draftpick.gate_file import GateFile, PairRow, Policy, PolicyFile, read_baseline, read_policy
+from draftpick.models.profile import ModelProfile
+from draftpick.pair import Setting
+from draftpick.probe import command
+from draftpick.probe.session import Done
+from draftpick.probe_file import to_text
+
+
+def run(
+    path: Path,
+    catalog: Catalog,
+    *,
+    resolve: Callable[[str, str | None], ModelProfile],
+    setting: Callable[[PairRow], Setting],
+    update: bool,
+    offline: bool,
+    consent: Callable[[str], bool],
+    say: Callable[[str], None],
+) -> GateFile:
+    """Judge the policy at `path`; with `update`, what was measured becomes the baseline of the pairs that pass.
+
+    Raises UsageError and InvalidFile for a policy or a baseline that cannot be read.
+    """
+    policy, lines = read_policy(path)
+    place = path.parent / policy.baseline if policy.baseline is not None else None
+    if update and place is None:
+        raise UsageError(f"{path} names no baseline", 'add a line `baseline = "baseline.json"` before its first pair')
+
+    def measure(pair: PairRow, target: ModelProfile, draft: ModelProfile, output: Path) -> None:
+        options = _probe_options(pair, policy.policy(pair), path)
+
+        def probe(into: Path) -> Done:
+            whole = {**options, "output": into}
+            return command.run(target, [draft], catalog, whole, offline=offline, consent=consent, say=say)
+
+        _measure(output, probe)
+
+    sources = Sources(catalog, resolve, setting, measure, datetime.now(timezone.utc).date())
+    baseline = read_baseline(place) if place is not None else None
+    outcome = judge(policy, path, None if update else baseline, sources, lines)
+    if update and place is not None:
+        _write_baseline(place, policy, outcome)
+    return outcome.result
+
+
+def _write_baseline(place: Path, policy: PolicyFile, outcome: Outcome) -> None:
+    if not place.parent.is_dir():
+        raise CannotWrite(f"{place}: the folder {place.parent} does not exist", "create it first")
+    with one_at_a_time(place.parent):
+        # Read again: another run may have changed the other pairs meanwhile.
+        new = updated(read_baseline(place), outcome.result, outcome.rows, [pair.name for pair in policy.pair])
+        write_text(place, new.text())
+
+
+def _measure(output: Path, probe: Callable[[Path], Done]) -> None:
+    """Have a probe measured, and put it and its trace in their place, whole or not at all."""
+    if not output.parent.is_dir():
+        raise CannotWrite(f"{output}: the folder {output.parent} does not exist", "create it first")
+    folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.stem[:50]}."))
+    try:
+        done = probe(folder / output.name)
+        if done.interrupted:
+            raise KeyboardInterrupt
+        write_text(folder / output.name, to_text(done.probe))
+        for made in sorted(folder.iterdir(), reverse=True):  # the trace before the probe that names it
+            os.replace(made, output.parent / made.name)
+    except OSError as error:
+        raise CannotWrite(f"{output}: {error.strerror or error}", "free some space") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _probe_options(pair: PairRow, policy: Policy, path: Path) -> dict[str, Any]:
+    """A pair's own wishes, and for the rest what `draftpick probe` does without options."""
+    timed = policy.min_speedup is not None or policy.max_k_drift is not None
+    return {
+        **dict.fromkeys(command.OWN_OPTIONS),
+        "engine": pair.engine,
+        "temperature": [pair.temperature] if pair.temperature is not None else None,
+        "prompts": path.parent / pair.prompts if pair.prompts is not None else None,
+        "max_new_tokens": pair.max_new_tokens,
+        "tensor_parallel_size": pair.tensor_parallel_size,
+        "num_speculative_tokens": max(8, pair.num_spec_tokens or 0),
+        "costs": "measured" if timed else "roofline",
+        # All prompts, so that the intervals mean what they say.
+        "precision": 0.0,
+    }

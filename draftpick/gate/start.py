@@ -1,0 +1,107 @@
+"""A first policy for the pairs of an answer, with a comment for every threshold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from draftpick.advice_file import AdviceFile, CandidateRecord
+from draftpick.errors import UsageError
+
+_HEAD = """\
+# What `draftpick gate` holds these pairs to. Paths are seen from this file.
+# Thresholds compare with the bound of an interval: a minimum with its lower end.
+schema_version = "1"
+
+# Acceptance must not fall below what it was: `draftpick gate --update-baseline` writes this file.
+baseline = "baseline.json"
+
+# Of every pair that does not say otherwise under [pair.policy].
+[defaults]
+# "reject": only findings that rule a pair out fail it; "warn": cautions fail it too.
+fail_on = "reject"
+# Rules whose findings never fail a pair: allow = ["size-ratio"]
+# A measurement older than this fails as stale.
+max_age_days = 90
+# One of fewer prompts fails as doubtful.
+min_prompts = 16
+# A loss of acceptance rate that is let pass, though the intervals show it.
+tolerance = 0.01
+"""
+
+
+def first_policy(advice: AdviceFile) -> str:
+    """The text of a pairs.toml for the draft of an answer, or for all that are viable where it names none.
+
+    Raises UsageError for an answer without a target or without a viable draft model.
+    """
+    if advice.target is None:
+        raise UsageError("the answer has no target: it is a plan of typed-in numbers", "name one of `recommend --json`")
+    drafts = [one for one in advice.viable if one.draft is not None]
+    chosen = [one for one in drafts if one.draft == advice.decision.draft] or drafts[:1]
+    if not chosen:
+        raise UsageError("the answer has no viable draft model to gate", "name another answer of `recommend --json`")
+    return "\n".join([_HEAD, *_pair(advice, chosen[0])]) + "\n"
+
+
+def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
+    assert advice.target is not None
+    assert chosen.draft is not None
+    yield "[[pair]]"
+    yield f"name = {_text(chosen.draft.rpartition('/')[2] + ' for ' + advice.target.id.rpartition('/')[2])}"
+    yield f"target = {_text(advice.target.id)}"
+    yield f"draft = {_text(chosen.draft)}"
+    if advice.target.revision is not None:
+        yield f"revision = {_text(advice.target.revision)}"
+    if chosen.model is not None and chosen.model.revision is not None:
+        yield f"draft_revision = {_text(chosen.model.revision)}"
+    if advice.engine is not None:
+        yield "# Where it is deployed: engine and device are judged, even where nothing is measured there."
+        yield f"engine = {_text(advice.engine.id + '@' + advice.engine.version)}"
+    yield from _place(advice)
+    k = chosen.plan.num_spec_tokens or chosen.plan.speedup_of
+    if k:
+        yield "# The k that is deployed."
+        yield f"num_spec_tokens = {k}"
+    yield "# What `draftpick probe TARGET DRAFT -o probe.json` wrote; or `probe = true` to measure at each run."
+    yield 'evidence = "probe.json"'
+    yield ""
+    yield "[pair.policy]"
+    if chosen.score is not None:
+        yield "# 0 to 100: how well the facts fit."
+        yield f"min_score = {float(max(int(chosen.score) - 5, 0))}"
+    if chosen.memory is not None and chosen.memory.fits:
+        yield "must_fit = true"
+    verdict = chosen.verdict
+    if advice.engine is not None and verdict is not None and verdict.verdict in ("accepted", "care"):
+        yield "# accepted, or care, which takes both."
+        yield f"engine_verdict = {_text(verdict.verdict)}"
+    if chosen.acceptance is not None:
+        how = "measured" if chosen.acceptance.measured else "predicted"
+        yield f"# {chosen.acceptance.rate:.2f} was {how}, {chosen.acceptance.low:.2f} at the lower end of its interval."
+        yield f"min_acceptance_rate = {max(chosen.acceptance.low - 0.05, 0):.2f}"
+    yield "# Others: min_coverage, min_mean_acceptance_length, min_speedup, max_k_drift."
+    yield ""
+    yield "# A check that may fail for a while:"
+    yield "# [[pair.waivers]]"
+    yield '# check = "acceptance_rate"'
+    yield '# reason = "the new draft is being trained"'
+    yield "# expires = 2027-01-31"
+
+
+def _place(advice: AdviceFile) -> Iterator[str]:
+    setting, workload = advice.setting, advice.workload
+    if advice.device is not None and not advice.device.assumed:
+        yield f"device = {_text(advice.device.id)}"
+    if setting is not None and setting.tensor_parallel_size > 1:
+        yield f"tensor_parallel_size = {setting.tensor_parallel_size}"
+    for name in ("max_model_len", "max_num_seqs"):
+        value = getattr(workload, name) if workload is not None else None
+        if value is not None:
+            yield f"{name} = {value}"
+
+
+def _text(value: str) -> str:
+    """A TOML string: JSON's escapes are TOML's, but for the delete character and lone surrogates."""
+    plain = value.encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")

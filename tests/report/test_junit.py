@@ -1,0 +1,83 @@
+"""JUnit XML against the schema that Jenkins reads it by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gate_results import MIXED, many, results
+from hypothesis import given
+from lxml import etree
+
+from draftpick.gate_file import GateFile
+from draftpick.report import junit
+from draftpick.report.gate import said
+from draftpick.report.text import printable
+
+SCHEMA = etree.XMLSchema(file=str(Path(__file__).parent / "schemas" / "junit-10.xsd"))
+
+
+def read(result: GateFile) -> etree._Element:
+    root = etree.fromstring(junit.render(result).encode("utf-8"))
+    SCHEMA.assertValid(root)
+    return root
+
+
+def test_a_pair_is_a_suite_and_a_check_a_case() -> None:
+    root = read(MIXED)
+    assert [suite.get("name") for suite in root] == ["chat", "code", "math", "long"]
+    cases = root.xpath("testsuite[@name='code']/testcase")
+    assert [(case.get("classname"), case.get("name")) for case in cases] == [
+        ("code", "findings"),
+        ("code", "speedup"),
+        ("code", "acceptance_rate"),
+    ]
+    assert cases[0].findtext("system-out") == "No rule rejects the pair."
+    properties = {one.get("name"): one.get("value") for one in root.xpath("testsuite[@name='code']/properties/*")}
+    assert properties == {
+        "target": "acme/Big-70B",
+        "draft": "acme/Small-1B",
+        "evidence": "probes/code.json",
+        "line": "12",
+    }
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "kind", "told"),
+    [
+        ("code", "failure", "failed", "The lower bound 0.702 of the acceptance rate 0.731 lies below 0.75."),
+        ("long", "failure", "stale", "The probe is 45 days old; 30 are allowed."),
+        (
+            "math",
+            "skipped",
+            "waived",
+            "It does not fit on one 910b4-1. Waived until 2027-01-31: the second card arrives in January.",
+        ),
+    ],
+)
+def test_what_did_not_pass_has_a_type_and_a_message(suite: str, name: str, kind: str, told: str) -> None:
+    (found,) = read(MIXED).xpath(f"testsuite[@name='{suite}']/testcase/{name}")
+    assert (found.get("type"), found.get("message"), found.text) == (kind, told, told)
+
+
+def test_counts_are_those_of_the_cases() -> None:
+    root = read(MIXED)
+    sums = [(one.get("tests"), one.get("failures"), one.get("skipped")) for one in root]
+    assert sums == [("2", "0", "0"), ("3", "1", "0"), ("2", "0", "1"), ("1", "1", "0")]
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("8", "2", "0")
+    assert len(read(many(3)).xpath("//failure")) == 33
+
+
+@given(results)
+def test_hostile_texts_stay_texts(result: GateFile) -> None:
+    root = read(result)
+    for suite, pair in zip(root, result.pairs, strict=True):
+        assert suite.get("name") == written(pair.name)
+        for case, check in zip(suite.iterfind("testcase"), pair.checks, strict=True):
+            (told,) = case
+            assert (told.text or "") == written(said(check))
+            assert (told.tag == "failure") == (not check.passed)
+
+
+def written(text: str) -> str:
+    return printable(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")

@@ -1,0 +1,576 @@
+"""The gate from end to end: real probes of a real pair, policies as files, exit codes as CI sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Answer, run, spawn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftpick.gate.baseline import difference_of
+from draftpick.gate_file import BaselineRow, Lines, PromptSums, read_baseline
+from draftpick.probe_file import IntervalRecord
+from draftpick.toml_file import tomllib
+
+DEMO = Path(__file__).parents[1] / "catalog" / "demo"
+TARGET, DRAFT = str(DEMO / "target"), str(DEMO / "draft")
+LAW = settings(deadline=None, derandomize=True, max_examples=60)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def measured(folder: Path, name: str, draft: str, *options: str) -> Path:
+    """A probe of 64 prompts, without timings."""
+    path = folder / f"{name}.json"
+    given = ("--prompts", str(DEMO / "prompts.jsonl"), "--max-new-tokens", "24", "--precision", "0")
+    answer = run("probe", TARGET, draft, "-o", str(path), *given, "--costs", "roofline", "--exit-zero", *options)
+    assert answer.exit_code == 0, answer.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return measured(tmp_path_factory.mktemp("sound"), "probe", DRAFT)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a draft whose last layer was disturbed: it loses more than ten points of acceptance."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path_factory.mktemp("broken")
+    shutil.copytree(DRAFT, folder / "draft")
+    weights = load_file(folder / "draft" / "model.safetensors")
+    noise = torch.Generator().manual_seed(0)
+    for name, value in weights.items():
+        if name.endswith("down_proj.weight"):
+            disturbance = 0.5 * value.float().std() * torch.randn(value.shape, generator=noise)
+            weights[name] = value + disturbance.to(value.dtype)
+    save_file(weights, folder / "draft" / "model.safetensors", metadata={"format": "pt"})
+    return measured(folder, "probe", str(folder / "draft"))
+
+
+def placed(folder: Path, probe: Path, change: Callable[[dict[str, Any]], None] = lambda document: None) -> Path:
+    """A copy of a probe and its trace, with the document changed."""
+    document = json.loads(probe.read_text(encoding="utf-8"))
+    change(document)
+    (folder / "probe.json").write_text(json.dumps(document), encoding="utf-8")
+    shutil.copy(probe.with_suffix(".trace.jsonl"), folder / "probe.trace.jsonl")
+    return folder / "probe.json"
+
+
+def policy(folder: Path, *lines: str, draft: str = DRAFT, name: str = "demo", top: str = "", pair: str = "") -> Path:
+    """A policy of one pair whose evidence is probe.json, with these thresholds."""
+    path = folder / "pairs.toml"
+    path.write_text(
+        f'{top}\n[[pair]]\nname = "{name}"\ntarget = "{TARGET}"\ndraft = "{draft}"\nevidence = "probe.json"\n{pair}\n'
+        "[pair.policy]\n" + "\n".join(lines),
+        encoding="utf-8",
+    )
+    return path
+
+
+def gated(path: Path, *options: str) -> tuple[Answer, dict[str, dict[str, Any]]]:
+    """The answer, and the checks of its first pair by name."""
+    answer = run("gate", str(path), "--json", *options)
+    assert answer.stdout, answer.stderr
+    return answer, {check["name"]: check for check in answer.document["pairs"][0]["checks"]}
+
+
+# ---------------------------------------------------------------------- thresholds
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "status", "code"),
+    [
+        ("min_acceptance_rate = 0.3", "acceptance_rate", "passed", 0),
+        ("min_acceptance_rate = 0.9", "acceptance_rate", "failed", 1),
+        ("min_mean_acceptance_length = 1.2", "mean_acceptance_length", "passed", 0),
+        ("min_mean_acceptance_length = 4.0", "mean_acceptance_length", "failed", 1),
+        ("min_speedup = 0.01", "speedup", "passed", 0),
+        ("min_speedup = 9.0", "speedup", "failed", 1),
+        ("min_score = 10.0", "score", "passed", 0),
+        ("min_score = 100.0", "score", "failed", 1),
+        ("min_coverage = 0.1", "coverage", "passed", 0),
+        ("min_coverage = 1.0", "coverage", "failed", 1),
+        ('engine_verdict = "care"', "engine", "passed", 0),
+        ("must_fit = true", "memory", "passed", 0),
+        ("min_prompts = 64", "evidence", "passed", 0),
+        ("min_prompts = 65", "evidence", "doubtful", 3),
+        ("max_age_days = 1", "evidence", "passed", 0),
+        ('fail_on = "reject"', "findings", "passed", 0),
+        ('fail_on = "warn"', "findings", "failed", 1),
+        ('fail_on = "warn"\nallow = ["size-ratio", "target-size"]', "findings", None, None),
+        ("max_k_drift = 16", "num_spec_tokens", "passed", 0),
+    ],
+)
+def test_each_threshold(
+    sound: Path, tmp_path: Path, line: str, check: str, status: str | None, code: int | None
+) -> None:
+    placed(tmp_path, sound)
+    place = 'engine = "llama.cpp"\ndevice = "h100-80g"\nnum_spec_tokens = 3'
+    answer, checks = gated(policy(tmp_path, line, pair=place))
+    assert check in checks
+    if status is not None:
+        assert (checks[check]["status"], answer.exit_code) == (status, code)
+
+
+def test_thresholds_compare_with_the_lower_bound(sound: Path, tmp_path: Path) -> None:
+    """Between bound and value a pair fails: chance alone could have given the value."""
+    document = json.loads(placed(tmp_path, sound).read_text(encoding="utf-8"))
+    rate = document["drafts"][0]["acceptance_rate"]
+    for least, code in ((rate["low"], 0), ((rate["low"] + rate["value"]) / 2, 1)):
+        answer, checks = gated(policy(tmp_path, f"min_acceptance_rate = {least}"))
+        assert answer.exit_code == code
+        assert checks["acceptance_rate"]["bound"] == pytest.approx(rate["low"])
+        assert checks["acceptance_rate"]["value"] == pytest.approx(rate["value"])
+
+
+def test_defaults_hold_for_pairs_that_do_not_say_otherwise(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    top = "[defaults]\nmin_acceptance_rate = 0.9\nmin_score = 1.0\n"
+    _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1", top=top))
+    assert checks["acceptance_rate"]["threshold"] == 0.1
+    assert checks["score"]["threshold"] == 1.0
+
+
+# ---------------------------------------------------------------------- evidence
+
+
+def _aged(document: dict[str, Any]) -> None:
+    document["created"] = "2020-01-01T00:00:00+00:00"
+
+
+def _dated(created: str) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document.update(created=created)
+
+
+def _identity(place: str, part: str) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document["identities"][place].update({part: "0" * 64})
+
+
+def _doubted(document: dict[str, Any]) -> None:
+    document["drafts"][0]["doubts"].append("unstable timings")
+    document["drafts"][0]["timing_doubts"].append("unstable timings")
+
+
+@pytest.mark.parametrize(
+    ("change", "lines", "status", "said"),
+    [
+        (_aged, ["max_age_days = 30"], "stale", "days old; max_age_days = 30"),
+        (_aged, [], "passed", "64 prompts"),
+        (_dated("2999-01-01T00:00:00+00:00"), [], "stale", "lies in the future"),
+        (_dated("yesterday"), [], "stale", "is none"),
+        (lambda one: one["tool"].update(version="9.0.0"), [], "stale", "measure again"),
+        (_identity(TARGET, "tokenizer"), [], "stale", "the tokenizer of"),
+        (_identity(TARGET, "weights"), [], "stale", "the weights of"),
+        (_identity(DRAFT, "weights"), [], "stale", "the weights of"),
+        (_identity(DRAFT, "config"), [], "stale", "the config of"),
+        (lambda one: one["doubts"].append("self-check failed: x"), [], "doubtful", "self-check failed"),
+        (_doubted, [], "passed", "64 prompts"),
+        (_doubted, ["min_speedup = 0.01"], "doubtful", "unstable timings"),
+        (lambda one: one["drafts"].clear(), [], "missing", "measured no draft"),
+        (lambda one: one["target"].update(id="acme/other"), [], "missing", "measured the target acme/other"),
+        (lambda one: one.pop("drafts"), [], "missing", "drafts: Field required"),
+        (lambda one: one.update(schema_version="0"), [], "missing", "schema_version"),
+        (lambda one: one["trace"].update(sha256="0" * 64), [], "missing", "is not the trace"),
+    ],
+)
+def test_evidence_that_does_not_hold_fails_with_its_own_reason(
+    sound: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], lines: list[str], status: str, said: str
+) -> None:
+    placed(tmp_path, sound, change)
+    answer, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1", *lines))
+    assert checks["evidence"]["status"] == status
+    assert said in checks["evidence"]["reason"]
+    assert answer.exit_code == (0 if status == "passed" else 3)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ('revision = "abc"', None),
+        ("temperature = 0.7", "measured nothing at temperature 0.7; it holds 0"),
+    ],
+)
+def test_what_a_pair_asks_of_its_evidence(sound: Path, tmp_path: Path, pair: str, said: str | None) -> None:
+    placed(tmp_path, sound)
+    _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1", pair=pair))
+    assert checks["evidence"]["status"] == ("missing" if said else "passed")
+    assert (said or "64 prompts") in checks["evidence"]["reason"]
+
+
+def test_another_revision_is_stale(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound, lambda one: one["identities"][TARGET].update(revision="old"))
+    _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1", pair='revision = "new"'))
+    assert checks["evidence"]["status"] == "stale"
+    assert "at revision old, the policy names new" in checks["evidence"]["reason"]
+
+
+def test_a_threshold_without_evidence_fails(tmp_path: Path) -> None:
+    """A statistic that is missing is no pass."""
+    path = policy(tmp_path, "min_acceptance_rate = 0.1")
+    answer, checks = gated(path)
+    assert (answer.exit_code, checks["evidence"]["status"]) == (3, "missing")
+    path.write_text(path.read_text(encoding="utf-8").replace('evidence = "probe.json"\n', ""), encoding="utf-8")
+    answer, checks = gated(path)
+    assert (answer.exit_code, checks["evidence"]["status"]) == (3, "missing")
+
+
+def test_a_k_beyond_what_was_measured_fails_with_its_reason(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    answer, checks = gated(policy(tmp_path, "min_speedup = 0.5", pair="num_spec_tokens = 20"))
+    assert not answer.document["passed"]
+    assert "up to 8 tokens" in json.dumps(checks)
+
+
+def test_models_that_are_gone_are_judged_as_the_probe_knew_them(sound: Path, tmp_path: Path) -> None:
+    """CI has no weights: what was saved is enough."""
+
+    def rename(document: dict[str, Any]) -> None:
+        text = json.dumps(document).replace(TARGET, "acme/target").replace(DRAFT, "acme/draft")
+        document.clear()
+        document.update(json.loads(text))
+
+    placed(tmp_path, sound, rename)
+    (tmp_path / "probe.trace.jsonl").unlink()
+    path = policy(tmp_path, "min_acceptance_rate = 0.3", "min_score = 1.0", draft="acme/draft")
+    path.write_text(path.read_text(encoding="utf-8").replace(TARGET, "acme/target"), encoding="utf-8")
+    answer, checks = gated(path)
+    assert answer.exit_code == 0, answer.stdout
+    assert {"evidence", "findings", "score", "acceptance_rate"} <= checks.keys()
+
+
+def test_a_model_that_is_not_found_fails_its_pair_alone(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    path = policy(tmp_path, "min_acceptance_rate = 0.1")
+    second = '\n[[pair]]\nname = "other"\ntarget = "acme/nowhere"\ndraft = "acme/neither"\n'
+    path.write_text(path.read_text(encoding="utf-8") + second, encoding="utf-8")
+    answer = run("gate", str(path), "--json")
+    first, other = answer.document["pairs"]
+    assert (first["passed"], other["passed"], other["judged"], answer.exit_code) == (True, False, False, 1)
+    assert other["checks"][0]["status"] == "missing"
+
+
+# ---------------------------------------------------------------------- baselines
+
+
+@pytest.fixture
+def kept(sound: Path, tmp_path: Path) -> Path:
+    """A policy with a baseline taken from the sound pair."""
+    placed(tmp_path, sound)
+    path = policy(tmp_path, top='baseline = "baseline.json"')
+    assert run("gate", str(path)).exit_code == 1, "no baseline yet"
+    assert run("gate", str(path), "--update-baseline").exit_code == 0
+    return path
+
+
+def _repaired(path: Path, probe: Path) -> None:
+    """The probe of the broken draft, under the name of the sound one, as after a change of its weights."""
+    broken_draft = str(probe.parent / "draft")
+
+    def rename(document: dict[str, Any]) -> None:
+        text = json.dumps(document).replace(broken_draft, DRAFT)
+        document.clear()
+        document.update(json.loads(text))
+        document["identities"][DRAFT] = {}
+
+    placed(path.parent, probe, rename)
+    trace = path.parent / "probe.trace.jsonl"
+    trace.write_text(trace.read_text(encoding="utf-8").replace(broken_draft, DRAFT), encoding="utf-8")
+    document = json.loads((path.parent / "probe.json").read_text(encoding="utf-8"))
+    from draftpick.probe_file import sha256
+
+    document["trace"]["sha256"] = sha256(trace)
+    (path.parent / "probe.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_an_unchanged_pair_is_no_worse(kept: Path) -> None:
+    answer, checks = gated(kept)
+    assert answer.exit_code == 0
+    assert "paired over 64 prompts" in checks["baseline"]["reason"]
+    assert "not worse" in checks["baseline"]["reason"]
+
+
+@pytest.mark.parametrize("with_prompts", [True, False], ids=["paired", "unpaired"])
+def test_a_broken_draft_is_caught_and_named(kept: Path, broken: Path, with_prompts: bool) -> None:
+    if not with_prompts:
+        baseline = json.loads((kept.parent / "baseline.json").read_text(encoding="utf-8"))
+        baseline["pairs"]["demo"]["by_prompt"] = {}
+        (kept.parent / "baseline.json").write_text(json.dumps(baseline), encoding="utf-8")
+    _repaired(kept, broken)
+    answer, checks = gated(kept)
+    check = checks["baseline"]
+    assert (answer.exit_code, check["status"]) == (1, "failed")
+    assert check["value"] < check["baseline"] - 0.1
+    assert check["bound"] < check["threshold"] < 0
+    assert ("paired over 64" in check["reason"]) == with_prompts
+    table = run("gate", str(kept)).stdout
+    for said in ("demo", "baseline", f"{check['value']:.3f}", f"{check['baseline']:.3f}", f"{check['bound']:+.3f}"):
+        assert said in table
+
+
+def test_a_tolerance_lets_a_known_loss_pass(kept: Path, broken: Path) -> None:
+    _repaired(kept, broken)
+    kept.write_text(kept.read_text(encoding="utf-8") + "\ntolerance = 0.6\n", encoding="utf-8")
+    assert gated(kept)[0].exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("temperature", 0.7), ("way", "sampled"), ("prompts", "others.jsonl")],
+)
+def test_a_baseline_taken_otherwise_compares_with_nothing(kept: Path, key: str, value: object) -> None:
+    path = kept.parent / "baseline.json"
+    baseline = json.loads(path.read_text(encoding="utf-8"))
+    baseline["pairs"]["demo"][key] = value
+    path.write_text(json.dumps(baseline), encoding="utf-8")
+    answer, checks = gated(kept)
+    assert (answer.exit_code, checks["baseline"]["status"]) == (1, "stale")
+
+
+def test_a_new_baseline_is_taken_of_pairs_that_pass_alone(kept: Path, broken: Path) -> None:
+    before = (kept.parent / "baseline.json").read_bytes()
+    _repaired(kept, broken)
+    text = kept.read_text(encoding="utf-8")
+    kept.write_text(f"{text}\nmin_acceptance_rate = 0.9\n", encoding="utf-8")
+    assert run("gate", str(kept), "--update-baseline").exit_code == 1
+    assert (kept.parent / "baseline.json").read_bytes() == before
+    kept.write_text(text, encoding="utf-8")
+    assert run("gate", str(kept), "--update-baseline").exit_code == 0
+    assert (kept.parent / "baseline.json").read_bytes() != before
+
+
+def test_a_baseline_reads_well_in_a_diff(kept: Path) -> None:
+    text = (kept.parent / "baseline.json").read_text(encoding="utf-8")
+    assert len(re.findall(r'^        "[0-9a-f]{16}": \{"accepted": .*\},?$', text, re.MULTILINE)) == 64
+    assert read_baseline(kept.parent / "baseline.json").text() == text
+
+
+def test_pairs_that_are_gone_leave_the_baseline(kept: Path) -> None:
+    kept.write_text(kept.read_text(encoding="utf-8").replace('"demo"', '"renamed"'), encoding="utf-8")
+    assert run("gate", str(kept), "--update-baseline").exit_code == 0
+    assert list(read_baseline(kept.parent / "baseline.json").pairs) == ["renamed"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema_version": "9", "kind": "baseline", "pairs": {}}', "\x00"])
+def test_a_baseline_that_is_none_is_told(kept: Path, content: str) -> None:
+    (kept.parent / "baseline.json").write_text(content, encoding="utf-8")
+    answer = run("gate", str(kept))
+    assert (answer.exit_code, "baseline.json" in answer.stderr) == (2, True)
+
+
+# ---------------------------------------------------------------------- waivers
+
+
+@pytest.mark.parametrize(
+    ("expires", "status", "code"),
+    [("2999-01-01", "waived", 0), ("2020-01-01", "failed", 1)],
+)
+def test_waivers_end_on_their_day(sound: Path, tmp_path: Path, expires: str, status: str, code: int) -> None:
+    placed(tmp_path, sound)
+    waiver = f'\n[[pair.waivers]]\ncheck = "acceptance_rate"\nreason = "in training"\nexpires = {expires}'
+    answer, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.9", waiver))
+    assert (checks["acceptance_rate"]["status"], answer.exit_code) == (status, code)
+    assert "waive" in checks["acceptance_rate"]["reason"]
+
+
+def test_waived_evidence_is_judged_all_the_same(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound, _aged)
+    waiver = '\n[[pair.waivers]]\ncheck = "evidence"\nreason = "the device is away"\nexpires = 2999-01-01'
+    answer, checks = gated(policy(tmp_path, "max_age_days = 3", "min_acceptance_rate = 0.9", waiver))
+    assert checks["evidence"]["status"] == "waived"
+    assert (checks["acceptance_rate"]["status"], answer.exit_code) == ("failed", 1)
+
+
+# ---------------------------------------------------------------------- policies that cannot be meant
+
+
+PAIR = '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("x = 1", 1, "x: no such key"),
+        (f'{PAIR}engin = "vllm"', 5, "did you mean engine"),
+        (f"{PAIR}[pair.policy]\nmin_sped = 1.0", 6, "did you mean min_speedup"),
+        ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\n\nmin_speedup = "fast"', 7, "min_speedup"),
+        ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\nmin_acceptance_rate = 61', 6, "less than or"),
+        ('[defaults]\nmust_fit = 1\n[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"', 2, "must_fit"),
+        ('[[pair]]\nname = "a"\ntarget = "t"', 1, "draft: Field required"),
+        (f"{PAIR}\n{PAIR}", 7, "stands in line 2"),
+        (
+            '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[[pair.waivers]]\ncheck = "speed"\nreason = "r"\n'
+            "expires = 2030-01-01",
+            6,
+            "waivers.0.check",
+        ),
+        ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\nprompts = "p.jsonl"', 1, "probe = true"),
+        ("pair = []", 1, "pair"),
+        ("", 1, "pair"),
+        ('[[pair]]\nname = "a"\nname = "b"\n\n', None, "line 3"),
+        ("[[pair\n", None, "line 1"),
+    ],
+)
+def test_a_policy_that_cannot_be_meant_names_file_and_line(
+    tmp_path: Path, text: str, line: int | None, said: str
+) -> None:
+    path = tmp_path / "pairs.toml"
+    path.write_text(text, encoding="utf-8")
+    answer = run("gate", str(path))
+    assert answer.exit_code == 2
+    assert said in answer.stderr
+    if line is not None:
+        assert f"{path}:{line}:" in answer.stderr
+
+
+def test_no_policy_says_how_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run("gate")
+    assert (answer.exit_code, "--init" in answer.stderr) == (2, True)
+
+
+def test_a_new_baseline_needs_a_name(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    answer = run("gate", str(policy(tmp_path)), "--update-baseline")
+    assert (answer.exit_code, "baseline =" in answer.stderr) == (2, True)
+
+
+KEYS = st.text("ab_-", min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), KEYS), max_size=20))
+@LAW
+def test_lines_are_found_where_the_keys_stand(rows: list[tuple[int, str]]) -> None:
+    """Of any file in which no key is written twice, as TOML forbids it."""
+    lines: list[str] = []
+    expected: dict[tuple[Any, ...], int] = {}
+    pair, table = -1, ()  # type: int, tuple[Any, ...]
+    for kind, key in rows:
+        if kind == 0:
+            pair += 1
+            table = ("pair", pair)
+            lines.append("[[pair]]")
+        elif kind == 1 and pair >= 0 and ("pair", pair, "policy") not in expected:
+            table = ("pair", pair, "policy")
+            lines.append("[pair.policy]")
+        elif (*table, key) not in expected:
+            table_key = (*table, key)
+            lines.append(f"{key} = 1")
+            expected[table_key] = len(lines)
+            continue
+        else:
+            continue
+        expected[table] = len(lines)
+    found = Lines("\n".join(lines))
+    assert {where: found.of(where) for where in expected} == expected
+
+
+# ---------------------------------------------------------------------- a first policy, and formats
+
+
+def test_a_first_policy_is_one(tmp_path: Path) -> None:
+    advice = tmp_path / "advice.json"
+    place = ("--engine", "vllm", "--device", "h100-80g", "-tp", "4", "--max-num-seqs", "8")
+    assert run("recommend", "Qwen/Qwen2.5-72B-Instruct", *place, "--json", "-o", str(advice)).exit_code == 0
+    answer = run("gate", "--init", str(advice), "-o", str(tmp_path / "pairs.toml"))
+    assert answer.exit_code == 0, answer.stderr
+    text = (tmp_path / "pairs.toml").read_text(encoding="utf-8")
+    (pair,) = tomllib.loads(text)["pair"]
+    assert (pair["target"], pair["device"], pair["tensor_parallel_size"]) == (
+        "Qwen/Qwen2.5-72B-Instruct",
+        "h100-80g",
+        4,
+    )
+    assert pair["policy"]["must_fit"]
+    judged = run("gate", str(tmp_path / "pairs.toml"), "--json")
+    assert judged.exit_code != 2, judged.stderr
+    statuses = {check["name"]: check["status"] for check in judged.document["pairs"][0]["checks"]}
+    assert statuses["evidence"] == "missing"
+    assert {statuses[name] for name in ("findings", "score", "memory", "engine")} == {"passed"}
+
+
+@pytest.mark.parametrize("form", ["table", "json", "markdown", "github", "junit", "sarif"])
+def test_every_format_is_the_same_when_repeated(sound: Path, tmp_path: Path, form: str) -> None:
+    placed(tmp_path, sound)
+    path = policy(tmp_path, "min_acceptance_rate = 0.9")
+    first, second = (run("gate", str(path), "--format", form) for _ in range(2))
+    assert first.exit_code == second.exit_code == 1
+    assert first.stdout == second.stdout != ""
+
+
+def test_a_job_of_github_gets_its_summary(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    path, summary = policy(tmp_path, "min_acceptance_rate = 0.9"), tmp_path / "summary.md"
+    answer = run("gate", str(path), "--format", "github", GITHUB_STEP_SUMMARY=str(summary))
+    assert answer.stdout.startswith("::error file=")
+    assert "acceptance" in summary.read_text(encoding="utf-8")
+
+
+def test_saved_evidence_is_judged_without_torch(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    path = policy(tmp_path, "min_acceptance_rate = 0.1", top='baseline = "b.json"')
+    script = (
+        "import sys\n"
+        f"sys.argv = ['draftpick', 'gate', {str(path)!r}, '--update-baseline', '-o', {str(tmp_path / 'out.txt')!r}]\n"
+        "from draftpick.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as left:\n    code = left.code\n"
+        "print(code, sorted({'torch', 'transformers', 'tokenizers', 'matplotlib', 'pandas'} & set(sys.modules)))\n"
+    )
+    done = spawn(script=script)
+    assert done.stdout.strip() == "0 []", done.stderr
+
+
+# ---------------------------------------------------------------------- differences
+
+
+def row(by_prompt: dict[str, PromptSums], rate: float = 0.5) -> BaselineRow:
+    interval = IntervalRecord(value=rate, low=rate - 0.05, high=rate + 0.05, level=0.95)
+    return BaselineRow(
+        target="t", draft="d", created="", temperature=0.0, way="first_choice", engine="transformers", prompts="p",
+        num_prompts=len(by_prompt), acceptance_rate=interval, by_prompt=by_prompt,
+    )  # fmt: skip
+
+
+SUMS = st.dictionaries(
+    st.text("abcdefgh", min_size=3, max_size=3),
+    st.tuples(st.integers(0, 30), st.integers(0, 30)).map(
+        lambda pair: PromptSums(domain="x", accepted=float(min(pair)), positions=float(max(pair)))
+    ),
+    max_size=30,
+)
+
+
+@given(SUMS, SUMS)
+@LAW
+def test_a_difference_changes_its_sign_with_the_sides(new: dict[str, PromptSums], old: dict[str, PromptSums]) -> None:
+    (there, how), (back, _) = difference_of(row(new), row(old)), difference_of(row(old), row(new))
+    assert there.value == pytest.approx(-back.value)
+    assert there.low <= there.value <= there.high
+    common = {name for name in new.keys() & old.keys() if new[name].positions and old[name].positions}
+    assert ("paired over" in how) == (len(common) >= 8)
+
+
+@given(SUMS)
+@LAW
+def test_nothing_differs_from_itself(sums: dict[str, PromptSums]) -> None:
+    difference, _ = difference_of(row(sums), row(sums))
+    assert difference.value == 0
+    assert difference.low <= 0 <= difference.high
