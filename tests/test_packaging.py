@@ -31,6 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_is_small_and_whole(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"draftpick/_data/index.json", "draftpick/_data/models.jsonl", "draftpick/_data/tokenizers.json"} <= names
+    assert {"draftpick/report/report.css", "draftpick/report/report.html.jinja"} <= names
     assert any(name.startswith("draftpick/_data/relations/") for name in names)
     assert any(name.startswith("draftpick/_data/catalog/families/") for name in names)
     assert {f"draftpick/_data/schemas/{path.name}" for path in (ROOT / "schemas").iterdir()} <= names

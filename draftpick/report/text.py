@@ -10,8 +10,9 @@ from draftpick.assess import Assessment
 from draftpick.pair import Pair, Proposal
 from draftpick.speedup import KRow
 
-# What a terminal or a browser acts on instead of showing: control characters, marks of direction, what has no width.
-_UNSHOWN = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+# What a terminal or a browser acts on instead of showing: control characters, marks of direction, what has no width;
+# and the two that XML forbids.
+_UNSHOWN = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF, 0xFFFE, 0xFFFF)
 _INVISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0xAD)} | {
     code: f"\\u{code:04x}" for code in _UNSHOWN
 }
