@@ -258,7 +258,7 @@ def _line(sketch: Sketch, axes: Axes, level: float, taken: Sequence[Box]) -> Box
     costs, rates = zip(*places, strict=True)
     if level == 1:
         axes.fill_between([*costs, right], [*rates, rates[-1]], floor, color=COLORS["rule"], alpha=0.5, linewidth=0)
-    axes.plot(costs, rates, color=COLORS["sixth"], linewidth=1.5 if level == 1 else 0.8)
+    axes.plot(costs, rates, color=COLORS["sixth"], linewidth=1.5 if level == 1 else 1, alpha=1 if level == 1 else 0.5)
     (x, y), text = sketch.at(axes, *places[-1]), f"{level:g}×"
     align: Align = "left" if costs[-1] == right else "center"
     x, y = (x + 5, y + 4) if align == "left" else (x, y - 5)

@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from gate_results import FINE, GAIN, MIXED, NOTED, RATE, WAIVED, many, pair, result, results
 from hypothesis import given
+from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from draftpick.gate_file import GateFile, PairResult
@@ -18,6 +20,9 @@ from draftpick.report import gate, github, junit, markdown, sarif
 from draftpick.report.blocks import Paragraph, Table
 from draftpick.report.text import printable
 
+SCHEMA = Draft202012Validator(
+    json.loads((Path(__file__).parents[2] / "schemas" / "gate.schema.json").read_text(encoding="utf-8"))
+)
 WRITERS = {
     "table": lambda found: gate.table(found, width=None, color=False),
     "narrow table": lambda found: gate.table(found, width=80, color=True),
@@ -98,7 +103,9 @@ def test_no_line_of_a_pipe_begins_with_a_text_of_others(found: GateFile) -> None
 def test_json_reads_back_as_the_same_result(found: GateFile) -> None:
     # Two halves of a character that happen to meet are one in any JSON.
     same = GateFile.model_validate(json.loads(json.dumps(found.model_dump(mode="json"))))
-    assert GateFile.model_validate(json.loads(gate.json(found))) == same
+    document = json.loads(gate.json(found))
+    SCHEMA.validate(document)
+    assert GateFile.model_validate(document) == same
 
 
 def test_json_has_the_keys_that_others_build_on() -> None:

@@ -20,7 +20,7 @@ from lxml import etree
 from lxml import html as lxml_html
 
 from draftpick.report import html
-from draftpick.report.blocks import Chart, Code, Paragraph, Plane, Point, Report, Section, Table
+from draftpick.report.blocks import Chart, Code, Domains, Paragraph, Report, Section, Table
 from draftpick.report.html import render
 from draftpick.report.svg import COLORS
 from draftpick.report.text import printable
@@ -288,7 +288,7 @@ def filled(texts: list[str]) -> Report:
         Paragraph(next(text), "note"),
         table(),
         Code(next(text), next(text), next(text)),
-        Chart(next(text), next(text), Plane([Point(next(text), 0.2, 0.7, 0.6, 0.8)]), table()),
+        Chart(next(text), next(text), Domains([next(text)], [0.7], [0.6], [0.8], 0.95), table()),
     )
     sections = [Section(next(text), blocks), *(Section(next(text), (), folded=True) for _ in range(3))]
     return Report(next(text), sections, next(text))

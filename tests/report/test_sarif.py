@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -96,6 +97,7 @@ def test_hostile_texts_stay_texts(gate: GateFile) -> None:
         assert found["ruleId"] == check.name
         assert printable(message) == message
         assert "](" not in message
+        assert not re.search("[{}]", re.sub(r"\{\{|\}\}", "", message))
         plain = printable(f"{pair_result.name}: {check.reason}").replace("](", "] (")
         assert message.replace("{{", "{").replace("}}", "}").startswith(plain)
         uri = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
