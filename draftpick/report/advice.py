@@ -37,8 +37,7 @@ def blocks_of(advice: AdviceFile, *, explain: bool = False, everything: bool = F
         [Section("Decision", [*_decision(advice, best)])],
         _ranking(advice, shown) if advice.command != "check" else (),
         _against(best),
-        _gain(best),
-        _plane(advice, shown),
+        _gains(advice, shown, best),
         _policies(advice),
         _schedule(best),
         _memory(advice, best),
@@ -237,10 +236,13 @@ def _elsewhere(one: CandidateRecord) -> str:
 # ---------------------------------------------------------------------- what it gains
 
 
-_SPEEDUP = "Speed-up over num_spec_tokens (k)"
+def _gains(advice: AdviceFile, shown: Sequence[CandidateRecord], best: CandidateRecord | None) -> Iterable[Section]:
+    blocks = [*_curve(best), *_plane(advice, shown)]
+    if blocks:
+        yield Section("What it gains", blocks)
 
 
-def _gain(best: CandidateRecord | None) -> Iterable[Section]:
+def _curve(best: CandidateRecord | None) -> Iterable[Block]:
     rows = best.plan.by_k if best is not None else None
     if best is None or not rows:
         return
@@ -264,11 +266,10 @@ def _gain(best: CandidateRecord | None) -> Iterable[Section]:
     top = max((row for row in rows if row.k), key=lambda row: row.speedup, default=rows[0])
     words = f"{best.label}: at best {top.speedup:.2f}× the plain decoding speed, with {_tokens(top.k)} drafted per step"
     said = f"{words}; k = {chosen} is chosen." if chosen is not None and chosen != top.k else f"{words}."
-    blocks: list[Block] = [Chart(_SPEEDUP, said, curve, table)]
+    yield Chart("Speed-up over num_spec_tokens (k)", said, curve, table)
     if best.method is None:
         independent = "Tokens per step count the target's own and assume independent acceptances, which errs upward."
-        blocks.append(Paragraph(independent, "note"))
-    yield Section(_SPEEDUP, blocks)
+        yield Paragraph(independent, "note")
 
 
 def _tokens(k: int) -> str:
@@ -285,7 +286,7 @@ def _row_gain(row: KRecord, *, bounded: bool) -> str:
     return f"{row.speedup:.2f}× ({row.low:.2f}–{row.high:.2f})" if bounded else f"{row.speedup:.2f}×"
 
 
-def _plane(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[Section]:
+def _plane(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[Block]:
     known = [one for one in shown if one.acceptance is not None and one.cost is not None]
     if len(known) < 2:
         return
@@ -306,8 +307,7 @@ def _plane(advice: AdviceFile, shown: Sequence[CandidateRecord]) -> Iterable[Sec
     )
     cheap, sure = min(points, key=lambda point: point.c), max(points, key=lambda point: point.rate)
     said = f"The cheapest is {cheap.label} (c = {cheap.c:.2f}), the most accepted {sure.label} ({sure.rate:.2f})."
-    chart = Chart("Drafts by cost and acceptance", said, Plane(points), table)
-    yield Section(chart.title, [chart])
+    yield Chart("Drafts by cost and acceptance", said, Plane(points), table)
 
 
 def _schedule(best: CandidateRecord | None) -> Iterable[Section]:
@@ -365,16 +365,16 @@ def _memory(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[Sectio
     if whole:
         left = [_left(memory) for _, memory in held]
         rows += [[name, *(one[place] for one in left)] for place, name in enumerate(_LEFT)]
-    table = Table(["GiB, with", *names], rows, numeric=frozenset(range(1, len(names) + 1)))
+    table = Table(["with", *names], rows, numeric=frozenset(range(1, len(names) + 1)))
     title = _where(advice, whole=whole)
-    yield Section(title, [_bars(title, names, held, table) if whole else table])
+    yield Section("Memory", [_bars(title, names, held, table) if whole else table._replace(title=title)])
 
 
 def _where(advice: AdviceFile, *, whole: bool) -> str:
     if whole and advice.device is not None:
-        return f"Memory of each of {advice.device.count} × {advice.device.id}, GiB, estimated"
+        return f"GiB of each of {advice.device.count} × {advice.device.id}, estimated"
     devices = advice.setting.tensor_parallel_size if advice.setting is not None else 1
-    return f"Memory if split over {devices} devices, GiB, estimated" if devices > 1 else "Memory, GiB, estimated"
+    return f"GiB if split over {devices} devices, estimated" if devices > 1 else "GiB, estimated"
 
 
 _LEFT = ("free", "fits", "sequences at once", "without the draft")
@@ -426,9 +426,10 @@ def _cautions(
     """What the others have against them; with `explain` every finding about them."""
     others = [one for one in shown if one is not best and one.findings]
     if explain:
-        for one in [*others, *(advice.rejected if advice.command != "check" else ())]:
-            title = f"{len(one.findings)} findings about {name_of(one)}"
-            yield Section(title, [_findings_table(_sorted(one.findings))], folded=True)
+        others += [one for one in advice.rejected if advice.command != "check"]
+        tables = [_findings_table(_sorted(one.findings))._replace(title=name_of(one)) for one in others]
+        if tables:
+            yield Section(f"All findings about the {len(others)} others", tables, folded=True)
         return
     rows = [
         (name_of(one), finding.rule, _seen(finding))

@@ -73,15 +73,14 @@ def _blocks(section: Section) -> Iterable[str]:
             yield ""
         else:
             for block in blocks:
-                yield from _block(block, under=section.title)
+                yield from _block(block)
 
 
 def _is_warning(block: Block) -> bool:
     return isinstance(block, Paragraph) and block.kind == "warning"
 
 
-def _block(block: Block, under: str) -> Iterable[str]:
-    """A block; what has the title of its section says it once."""
+def _block(block: Block) -> Iterable[str]:
     if isinstance(block, Paragraph):
         yield from _paragraph(block)
     elif isinstance(block, Table):
@@ -90,7 +89,7 @@ def _block(block: Block, under: str) -> Iterable[str]:
         yield from _titled(block.title)
         yield from _code(block.text, block.language)
     else:
-        yield from _chart(block._replace(title="") if block.title == under else block)
+        yield from _chart(block)
 
 
 def _paragraph(paragraph: Paragraph) -> Iterable[str]:

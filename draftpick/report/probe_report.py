@@ -119,9 +119,6 @@ def _by_domain(one: DraftRecord) -> Chart:
     return Chart("Acceptance rate by kind of text", said, domains, tables.by_domain(one))
 
 
-_PLANE = "Drafts by cost and acceptance"
-
-
 def _plane(probe: ProbeFile) -> Iterable[Section]:
     known = [(one, one.costs[0].c) for one in probe.drafts if one.costs]
     if len(known) < 2:
@@ -145,7 +142,7 @@ def _plane(probe: ProbeFile) -> Iterable[Section]:
     table = Table(("draft", "cost ratio c", "acceptance rate", "low", "high"), rows, numeric=frozenset({1, 2, 3, 4}))
     cheap, sure = min(points, key=lambda point: point.c), max(points, key=lambda point: point.rate)
     said = f"The cheapest is {cheap.label} (c = {cheap.c:.2f}), the most accepted {sure.label} ({sure.rate:.2f})."
-    yield Section(_PLANE, [Chart(_PLANE, said, Plane(points), table)])
+    yield Section("Drafts compared", [Chart("Drafts by cost and acceptance", said, Plane(points), table)])
 
 
 # ---------------------------------------------------------------------- costs and checks

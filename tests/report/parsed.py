@@ -68,7 +68,7 @@ def expected(report: Report) -> Shape:
         elif place:
             shape.append(("h3", shown(section.title)))
         for block in section.blocks:
-            shape += _block(block, section.title)
+            shape += _block(block)
         shape += [("unfold", "")] if section.folded else []
     return [*shape, ("rule", ""), ("text", shown(report.footer))]
 
@@ -78,7 +78,7 @@ def shown(text: str) -> str:
     return printable(text).strip()
 
 
-def _block(block: Block, under: str) -> Shape:
+def _block(block: Block) -> Shape:
     title: Shape = [("text", shown(block.title))] if not isinstance(block, Paragraph) and block.title else []
     if isinstance(block, Paragraph):
         return [("text", shown(block.text))] if shown(block.text) else []
@@ -88,8 +88,7 @@ def _block(block: Block, under: str) -> Shape:
         return [*title, ("code", [printable(line) for line in block.text.split("\n")])]
     assert isinstance(block, Chart)
     alt: Shape = [("text", shown(block.alt))] if shown(block.alt) else []
-    title = [] if block.title == under else title
-    return [*title, *alt, *_block(block.table, ""), ("code", ...)]
+    return [*title, *alt, *_block(block.table), ("code", ...)]
 
 
 def same(found: Shape, wanted: Shape) -> bool:
