@@ -57,8 +57,7 @@ def write(
     if form == "json":
         return json_text(found.model_dump(mode="json")) + "\n"
     if form in ("markdown", "html"):
-        # A page folds what is long, and nobody pastes it.
-        return _page(_blocks(found, explain or form == "html", everything, catalog_folder), form)
+        return _page(_blocks(found, explain, everything, catalog_folder), form)
     writers = _GATE if isinstance(found, GateFile) else _PROBE if isinstance(found, ProbeFile) else _ADVICE
     if form not in writers:
         raise UsageError(
