@@ -77,7 +77,8 @@ PLAIN: dict[str, Any] = {
             "other_proposals": [
                 {"proposal": "x", "way": "sampled", "acceptance_rate": RATE, "mean_acceptance_lengths": [ONE, RATE]}
             ],
-            "num_prompts": 16, "num_tokens": 2000, "stopped_by": "x", "doubts": ["one"], "timing_doubts": [], "costs": [COSTS],
+            "num_prompts": 16, "num_tokens": 2000, "stopped_by": "x", "doubts": ["one"], "timing_doubts": [],
+            "costs": [COSTS],
             "plan": {"num_spec_tokens": 1, "mean_acceptance_length": 1.7, "speedup": RATE},
         }
     ],
