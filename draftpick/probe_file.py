@@ -439,6 +439,11 @@ def checked_probe(value: Mapping[str, Any], path: Path) -> ProbeFile:
         ) from None
 
 
+def stopped_by_looking(reason: str) -> bool:
+    """Whether a run ended because of what it had measured: its intervals are nominal then."""
+    return reason.startswith(("the decision", "every"))
+
+
 def first_wrong(error: ValidationError) -> str:
     """The field that is wrong first, and why. Names of fields may be a stranger's keys."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]

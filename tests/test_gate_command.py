@@ -223,6 +223,27 @@ def test_another_revision_is_stale(sound: Path, tmp_path: Path) -> None:
     assert "at revision old, the policy names new" in checks["evidence"]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("stopped", "traced", "said"),
+    [
+        ("the decision is clear after 16 prompts", True, ["nominal"]),
+        ("all 64 prompts were used", False, ["without pairing"]),
+        ("all 64 prompts were used", True, []),
+    ],
+)
+def test_what_decides_nothing_is_noted(kept: Path, stopped: str, traced: bool, said: list[str]) -> None:
+    probe = kept.parent / "probe.json"
+    document = json.loads(probe.read_text(encoding="utf-8"))
+    document["drafts"][0]["stopped_by"] = stopped
+    probe.write_text(json.dumps(document), encoding="utf-8")
+    if not traced:
+        (kept.parent / "probe.trace.jsonl").unlink()
+    answer = run("gate", str(kept), "--json")
+    noted = [one["reason"] for one in answer.document["pairs"][0]["checks"] if one["status"] == "noted"]
+    assert (answer.exit_code, len(noted)) == (0, len(said))
+    assert all(word in reason for word, reason in zip(said, noted, strict=True))
+
+
 def test_a_threshold_without_evidence_fails(tmp_path: Path) -> None:
     """A statistic that is missing is no pass."""
     path = policy(tmp_path, "min_acceptance_rate = 0.1")

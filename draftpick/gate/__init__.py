@@ -13,7 +13,7 @@ from draftpick.choices import GATE
 from draftpick.errors import DraftpickError
 from draftpick.evidence import Evidence, from_probe, relation_of
 from draftpick.gate.baseline import difference_of, row_of, taken_otherwise
-from draftpick.gate.evidence import Measured, Models, Sources, Unusable, find, problems
+from draftpick.gate.evidence import Measured, Models, Sources, Unusable, find, notes, problems
 from draftpick.gate_file import (
     BaselineFile,
     BaselineRow,
@@ -131,7 +131,8 @@ class _Pair:
     ) -> None:
         """One more check; one that does not pass may be waived."""
         waiver = None
-        found = [one for one in self._pair.waivers if one.check == name] if status != "passed" else []
+        harmless = status in ("passed", "noted")
+        found = [one for one in self._pair.waivers if one.check == name] if not harmless else []
         valid = next((one for one in found if one.expires >= self._sources.today), None)
         if valid is not None:
             waiver = WaivedBy(reason=valid.reason, expires=valid.expires)
@@ -142,7 +143,7 @@ class _Pair:
             CheckResult(
                 name=name,
                 status=status,
-                passed=status in ("passed", "waived"),
+                passed=harmless or status == "waived",
                 value=value,
                 bound=bound,
                 threshold=threshold,
@@ -172,6 +173,8 @@ class _Pair:
         record = found.record
         said = f"{record.num_prompts} prompts, {record.num_tokens:,} tokens, measured on {found.probe.created[:10]}"
         self._add("evidence", "passed", said, value=float(record.num_prompts))
+        for note in notes(found, compares):
+            self._add("evidence", "noted", note)
         return found
 
     def _assessed(self, measured: Measured | None) -> tuple[Assessment, Evidence | None]:

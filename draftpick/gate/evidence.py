@@ -14,7 +14,7 @@ from draftpick.errors import DraftpickError
 from draftpick.gate_file import PairRow, Policy, Status
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Setting
-from draftpick.probe_file import DraftRecord, ProbeFile, read_probe, trace_of
+from draftpick.probe_file import DraftRecord, ProbeFile, read_probe, stopped_by_looking, trace_of
 
 
 class Sources(NamedTuple):
@@ -127,6 +127,14 @@ def problems(found: Measured, pair: PairRow, policy: Policy, models: Models, tod
     if doubts:
         more = f" (and {len(doubts) - 1} more doubts)" if len(doubts) > 1 else ""
         yield Unusable("doubtful", f"{doubts[0]}{more}")
+
+
+def notes(found: Measured, compares: bool) -> Iterator[str]:
+    """What a reader of the result should know of a measurement, and decides nothing."""
+    if compares and found.trace is None:
+        yield "its trace is gone: acceptance is compared without pairing by prompt"
+    if stopped_by_looking(found.record.stopped_by):
+        yield "the run looked before it stopped, so its intervals are nominal: --precision 0 measures all prompts"
 
 
 def _stale(found: Measured, pair: PairRow, policy: Policy, models: Models, today: date) -> Iterator[Unusable]:

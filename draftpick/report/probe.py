@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from draftpick.probe_file import CheckRecord, CostRecord, DraftRecord, IntervalRecord, KRecord, ProbeFile
+from draftpick.probe_file import (
+    CheckRecord,
+    CostRecord,
+    DraftRecord,
+    IntervalRecord,
+    KRecord,
+    ProbeFile,
+    stopped_by_looking,
+)
 from draftpick.report.blocks import Table
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
 from draftpick.report.text import ended, json_text, printable
-
-LOOKED = ("the decision", "every")
-"""How it is said that a run looked at what it had before it stopped."""
 
 
 def json(probe: ProbeFile) -> str:
@@ -195,7 +200,7 @@ def _lines(probe: ProbeFile) -> Iterable[tuple[str, bool]]:
     for one in probe.drafts:
         yield from ((f"Doubtful, {one.draft}: {ended(doubt)}", True) for doubt in one.doubts)
     yield from ((f"{ended(note[:1].upper() + note[1:])}", False) for note in probe.notes)
-    looked = probe.stopped_by.startswith(LOOKED)
+    looked = stopped_by_looking(probe.stopped_by)
     nominal = "; intervals of a run that looks before it stops are nominal" if looked else ""
     yield f"The run ended: {probe.stopped_by}{nominal}.", False
     for one in probe.drafts[:1]:

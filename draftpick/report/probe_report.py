@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from draftpick.probe_file import DraftRecord, ProbeFile
+from draftpick.probe_file import DraftRecord, ProbeFile, stopped_by_looking
 from draftpick.report import probe as tables
 from draftpick.report.blocks import (
     Block,
@@ -237,7 +237,7 @@ def _doubts(probe: ProbeFile) -> Iterable[Section]:
     several = len(probe.drafts) > 1
     for one in probe.drafts:
         said += [f"{tables.title_of(probe, one)}: {doubt}" if several else doubt for doubt in one.doubts]
-    if probe.stopped_by.startswith(tables.LOOKED):
+    if stopped_by_looking(probe.stopped_by):
         said.append("intervals of a run that looks before it stops are nominal")
     if said:
         blocks = [Paragraph(ended(one[:1].upper() + one[1:] if not several else one), "warning") for one in said]
