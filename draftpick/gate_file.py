@@ -357,7 +357,7 @@ class CheckResult(_Record):
     baseline: float | None = None
     """The value in the baseline."""
     reason: str
-    """In a sentence, values included."""
+    """In a sentence, values and waiver included."""
     waiver: WaivedBy | None = None
     """Where a waiver lets it pass."""
 

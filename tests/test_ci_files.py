@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,6 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from draftpick.cli import COMMANDS
 from draftpick.gate_file import CheckName, CheckResult, GateFile, PairResult, Policy, PolicyFile, Status
 
 if sys.version_info >= (3, 11):
@@ -24,7 +24,6 @@ ROOT = Path(__file__).parent.parent
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 SCRIPTS = {step["name"]: step for step in ACTION["runs"]["steps"] if "run" in step}
-POLICY = "ci/pairs.toml"
 PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
 
 
@@ -126,15 +125,50 @@ def test_a_policy_that_is_not_there_ends_the_step_with_2(policy: str, tmp_path: 
     assert not (tmp_path / "gate.xml").exists()
 
 
-@pytest.mark.skipif(
-    "gate" not in COMMANDS or not (ROOT / POLICY).exists(), reason="no gate command or no policy of the demo pair yet"
+def facts(folder: Path, draft: str, least_score: float) -> str:
+    """A policy of one pair that is judged by facts alone."""
+    path = folder / "pairs.toml"
+    path.write_text(
+        f'[[pair]]\nname = "a pair"\ntarget = "Qwen/Qwen2.5-72B-Instruct"\ndraft = "{draft}"\n'
+        f"[pair.policy]\nmin_score = {least_score}\n",
+        encoding="utf-8",
+    )
+    return str(path)
+
+
+GOOD, UNKNOWN = "Qwen/Qwen2.5-7B-Instruct", "nobody/has-this"
+
+
+@pytest.mark.parametrize(
+    ("draft", "least", "code", "verdict"),
+    [
+        (GOOD, 50.0, 0, "The gate passed: 1 pair and 2 checks."),
+        (GOOD, 100.0, 1, "The gate failed: 1 of 1 pair did not pass."),
+        (UNKNOWN, 50.0, 3, "The gate could not judge any of 1 pair."),
+    ],
 )
-def test_the_demo_pair_passes_the_action(tmp_path: Path) -> None:
+def test_the_action_judges_once_and_writes_what_is_asked(
+    draft: str, least: float, code: int, verdict: str, tmp_path: Path
+) -> None:
     files = {"JUNIT": tmp_path / "gate.xml", "SARIF": tmp_path / "gate.sarif", "GITHUB_STEP_SUMMARY": tmp_path / "md"}
-    code, stdout, outputs = judged(tmp_path, POLICY, **{name: str(path) for name, path in files.items()})
-    assert (code, outputs) == (0, "exit-code=0\n")
-    assert stdout.splitlines()[-1].startswith("The gate passed: ")
-    assert all(path.stat().st_size for path in files.values())
+    ended, stdout, outputs = judged(
+        tmp_path, facts(tmp_path, draft, least), **{name: str(path) for name, path in files.items()}
+    )
+    assert (ended, outputs) == (code, f"exit-code={code}\n")
+    assert stdout.splitlines()[-1] == verdict
+    assert verdict in files["GITHUB_STEP_SUMMARY"].read_text(encoding="utf-8")
+    assert files["JUNIT"].read_text(encoding="utf-8").count("<failure") == (0 if code == 0 else 1)
+    assert len(json.loads(files["SARIF"].read_text(encoding="utf-8"))["runs"][0]["results"]) == (0 if code == 0 else 1)
+
+
+@pytest.mark.parametrize(("least", "code"), [(50.0, 0), (100.0, 1)])
+def test_the_gitlab_job_ends_as_the_gate_and_leaves_a_report(least: float, code: int, tmp_path: Path) -> None:
+    template = yaml.safe_load((ROOT / "ci" / "gitlab" / "draftpick.gitlab-ci.yml").read_text(encoding="utf-8"))
+    job = template["draftpick-gate"]
+    done = bash("\n".join(job["script"]), {"DRAFTPICK_POLICY": facts(tmp_path, GOOD, least)}, tmp_path)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.startswith("## Draft pairs: ")
+    assert (tmp_path / job["artifacts"]["reports"]["junit"]).read_text(encoding="utf-8").startswith("<?xml")
 
 
 # ---------------------------------------------------------------------- the page

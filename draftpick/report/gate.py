@@ -8,17 +8,12 @@ from typing import Literal
 from draftpick.gate_file import CheckResult, GateFile, PairResult
 from draftpick.report.blocks import Block, Paragraph, Report, Section, Table
 from draftpick.report.layout import Cell, Grid, Line, Row, draw
-from draftpick.report.text import ended, json_text, printable
+from draftpick.report.text import printable
 
 Severity = Literal["error", "warning", "notice"]
 
 _STYLES = {"error": "red", "warning": "yellow", "notice": "dim", None: "green"}
 _URGENCY: dict[Severity | None, int] = {"error": 0, "warning": 1, "notice": 2, None: 3}
-
-
-def json(result: GateFile) -> str:
-    """The result's own text."""
-    return json_text(result.model_dump(mode="json")) + "\n"
 
 
 def table(result: GateFile, *, width: int | None, color: bool) -> str:
@@ -56,13 +51,6 @@ def sentence(result: GateFile) -> str:
     return f"The gate failed: {failed} of {_count(total, 'pair')} did not pass.{aside}"
 
 
-def said(check: CheckResult) -> str:
-    """What a check found, and why it does not count where it was waived."""
-    if check.waiver is None or check.status != "waived":
-        return check.reason
-    return f"{ended(check.reason)} Waived until {check.waiver.expires}: {ended(check.waiver.reason)}"
-
-
 def severity(check: CheckResult) -> Severity | None:
     """How loudly a check is told of; None where it simply passed."""
     if not check.passed:
@@ -90,7 +78,7 @@ def _parts(result: GateFile) -> Iterable[Line | Grid]:
         yield Line(printable(_about(pair)), "dim")
         if pair.checks:
             rows: list[Row] = [
-                [Cell(check.status, _STYLES[severity(check)]), check.name, printable(said(check))]
+                [Cell(check.status, _STYLES[severity(check)]), check.name, printable(check.reason)]
                 for check in _checks(pair)
             ]
             yield Grid(("", "", ""), rows, wraps=frozenset({2}))
@@ -108,7 +96,7 @@ def _section(pair: PairResult) -> Section:
             _shown(check.bound),
             _shown(check.threshold),
             _shown(check.baseline),
-            said(check),
+            check.reason,
         ]
         for check in _checks(pair)
     ]

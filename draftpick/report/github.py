@@ -5,7 +5,7 @@ Workflow commands are lines as `::error file=pairs.toml,line=3,title=…::messag
 
 from draftpick.gate_file import CheckResult, GateFile, PairResult
 from draftpick.report import markdown
-from draftpick.report.gate import blocks, said, sentence, severity, worst_first
+from draftpick.report.gate import blocks, sentence, severity, worst_first
 from draftpick.report.text import printable
 
 MOST_ANNOTATIONS = 10
@@ -43,7 +43,7 @@ def _command(kind: str, policy: str, pair: PairResult, check: CheckResult) -> st
     # The runner trims a title and drops equals signs before it: it begins and ends with words of our own.
     title = _property(f"Draft pair {pair.name}: {check.name} {check.status}")
     line = f",line={pair.line}" if pair.line is not None else ""
-    return f"::{kind} file={_property(policy)}{line},title={title}::{_data(said(check))}"
+    return f"::{kind} file={_property(policy)}{line},title={title}::{_data(check.reason)}"
 
 
 def _within_limit(kind: str, commands: list[str]) -> list[str]:

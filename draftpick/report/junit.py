@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from draftpick.gate_file import CheckResult, GateFile, PairResult
-from draftpick.report.gate import said, severity
+from draftpick.report.gate import severity
 from draftpick.report.text import printable
 
 # XML has no way to write these two, not even as references; what else it lacks is spelled out by `printable`.
@@ -49,7 +49,7 @@ def _suite(result: GateFile, pair: PairResult) -> ElementTree.Element:
 
 def _case(pair: PairResult, check: CheckResult) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=_text(pair.name), name=check.name)
-    message = _text(said(check))
+    message = _text(check.reason)
     if severity(check) == "error":
         # Some readers show the attribute, others the text.
         ElementTree.SubElement(case, "failure", type=check.status, message=message).text = message

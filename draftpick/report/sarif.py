@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from draftpick.gate_file import CheckName, CheckResult, GateFile, PairResult
-from draftpick.report.gate import said, severity
+from draftpick.report.gate import severity
 from draftpick.report.text import ended, json_text, printable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -107,7 +107,7 @@ def _result(policy: str, pair: PairResult, check: CheckResult) -> dict[str, Any]
         "ruleId": check.name,
         "ruleIndex": list(RULES).index(check.name),
         "level": "note" if kind == "notice" else kind,
-        "message": {"text": _message(f"{pair.name}: {ended(said(check))}")},
+        "message": {"text": _message(f"{pair.name}: {ended(check.reason)}")},
         "locations": [location],
         "partialFingerprints": {"draftpick/v1": _fingerprint(pair.name, check.name)},
         "properties": {"status": check.status},

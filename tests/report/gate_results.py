@@ -55,7 +55,8 @@ def check(name: CheckName, status: Status = "passed", reason: str = "Said in a s
 
 
 def waived(name: CheckName, reason: str, why: str, until: str = "2027-01-31") -> CheckResult:
-    return check(name, "waived", reason, waiver={"reason": why, "expires": date.fromisoformat(until)})
+    waiver = {"reason": why, "expires": date.fromisoformat(until)}
+    return check(name, "waived", f"{reason}; waived until {until}: {why}", waiver=waiver)
 
 
 def pair(name: str, checks: Sequence[CheckResult], **more: Any) -> PairResult:
@@ -86,7 +87,7 @@ RATE = check(
     baseline=0.802,
 )
 GAIN = check("speedup", reason="The lower bound 1.42 of the speed-up 1.51 reaches 1.2.", value=1.51, bound=1.42)
-WAIVED = waived("memory", "It does not fit on one 910b4-1.", "the second card arrives in January")
+WAIVED = waived("memory", "it does not fit on 1 × 910b4-1", "the second card arrives in January")
 NOTED = check("num_spec_tokens", "noted", "4 is as fast as the deployed 3.", value=4.0, threshold=3.0)
 STALE = check("evidence", "stale", "The probe is 45 days old; 30 are allowed.", value=45.0, threshold=30.0)
 FINE = check("findings", reason="No rule rejects the pair.")

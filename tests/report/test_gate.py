@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from draftpick.gate_file import GateFile, PairResult
-from draftpick.report import gate, github, junit, markdown, sarif
+from draftpick.report import gate, github, junit, markdown, sarif, saved
 from draftpick.report.blocks import Paragraph, Table
 from draftpick.report.text import printable
 
@@ -26,7 +26,7 @@ SCHEMA = Draft202012Validator(
 WRITERS = {
     "table": lambda found: gate.table(found, width=None, color=False),
     "narrow table": lambda found: gate.table(found, width=80, color=True),
-    "json": gate.json,
+    "json": lambda found: saved.write(found, "json"),
     "markdown": lambda found: markdown.render(gate.blocks(found)),
     "annotations": github.annotations,
     "summary": github.summary,
@@ -103,13 +103,13 @@ def test_no_line_of_a_pipe_begins_with_a_text_of_others(found: GateFile) -> None
 def test_json_reads_back_as_the_same_result(found: GateFile) -> None:
     # Two halves of a character that happen to meet are one in any JSON.
     same = GateFile.model_validate(json.loads(json.dumps(found.model_dump(mode="json"))))
-    document = json.loads(gate.json(found))
+    document = json.loads(saved.write(found, "json"))
     SCHEMA.validate(document)
     assert GateFile.model_validate(document) == same
 
 
 def test_json_has_the_keys_that_others_build_on() -> None:
-    document = json.loads(gate.json(MIXED))
+    document = json.loads(saved.write(MIXED, "json"))
     assert document["passed"] is False
     assert {"name", "passed", "checks"} <= set(document["pairs"][1])
     assert document["pairs"][1]["checks"][2] == {
@@ -181,15 +181,15 @@ def test_writing_a_result_imports_nothing_heavy() -> None:
     script = (
         "import sys\n"
         "from draftpick.gate_file import GateFile\n"
-        "from draftpick.report import gate, github, junit, sarif\n"
+        "from draftpick.report import gate, github, junit, sarif, saved\n"
         "found = GateFile.model_validate_json(sys.stdin.read())\n"
-        "for text in (gate.json(found), gate.table(found, width=80, color=True), github.annotations(found),\n"
+        "for text in (saved.write(found, 'json'), gate.table(found, width=80, color=True), github.annotations(found),\n"
         "             github.summary(found), junit.render(found), sarif.render(found)):\n"
         "    assert text\n"
         "heavy = {'torch', 'transformers', 'tokenizers', 'pandas', 'numpy', 'scipy', 'matplotlib', 'jinja2'}\n"
         "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], input=gate.json(MIXED), capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], input=saved.write(MIXED, "json"), capture_output=True, text=True, check=True
     )
     assert done.stdout == "HEAVY []\n"

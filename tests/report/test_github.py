@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 from draftpick.gate_file import GateFile
 from draftpick.report import github
-from draftpick.report.gate import said, sentence, severity
+from draftpick.report.gate import sentence, severity
 from draftpick.report.github import MOST_ANNOTATIONS, MOST_BYTES
 from draftpick.report.text import printable
 
@@ -57,7 +57,7 @@ def test_each_check_that_did_not_pass_is_told_at_the_line_of_its_pair() -> None:
     ]
     assert {one.properties["file"] for one in commands} == {"ci/pairs.toml"}
     assert commands[2].message == (
-        "It does not fit on one 910b4-1. Waived until 2027-01-31: the second card arrives in January."
+        "it does not fit on 1 × 910b4-1; waived until 2027-01-31: the second card arrives in January"
     )
     assert last == "The gate failed: 2 of 4 pairs did not pass. 1 failed check waived."
 
@@ -93,7 +93,7 @@ def test_hostile_texts_stay_texts(gate: GateFile) -> None:
             severity(check),
             printable(gate.policy),
             printable(f"Draft pair {one.name}: {check.name} {check.status}"),
-            printable(said(check)),
+            printable(check.reason),
         )
         for one in gate.pairs
         for check in one.checks
