@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas bench fit eval eval-gate test-real-tokenizers test-browser test-engines clean
+.PHONY: demo gate test lint check fix schemas bench fit eval eval-gate test-real-tokenizers test-engines clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
