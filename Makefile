@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas bench fit eval eval-gate test-real-tokenizers test-engines clean
+.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +51,14 @@ fix: $(BIN)/draftpick
 schemas: $(BIN)/draftpick
 	$(BIN)/python -m draftpick.schemas
 	UPDATE_DOCUMENTS=1 $(BIN)/python -m pytest tests/test_formats.py -k write_the_page
+
+# The picture of a report in the README; needs chromium.
+picture: $(BIN)/draftpick $(INDEX)
+	mkdir -p build
+	$(BIN)/draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend --device 910b3 -tp 4 --max-num-seqs 8 \
+		--max-model-len 4096 --format html -o build/example-report.html
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1180 \
+		--screenshot=docs/example-report.png build/example-report.html
 
 # Start-up and ranking time against a minimal typer app; then what a probe costs, how exact it is and what it predicts.
 # PARTS="cost choice" runs some parts of the latter.

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import run
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"```console\n\$ (?P<command>draftpick [^\n]*)\n(?P<output>.*?)```\n", re.DOTALL)
@@ -54,6 +55,21 @@ def test_write_the_readme() -> None:
 @pytest.mark.parametrize("block", blocks(), ids=lambda found: found["command"])
 def test_the_readme_shows_what_is_printed(block: re.Match[str]) -> None:
     assert block["output"] == shown(block["command"])
+
+
+EXAMPLE = README.parent / "docs" / "example-report.md"
+ASKED = (
+    "recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend --device 910b3 -tp 4 --max-num-seqs 8 "
+    "--max-model-len 4096 --format markdown"
+)
+
+
+def test_the_example_report_is_one() -> None:
+    answer = run(*shlex.split(ASKED))
+    assert answer.exit_code == 0, answer.stderr
+    if "UPDATE_DOCUMENTS" in os.environ:
+        EXAMPLE.write_text(answer.stdout, encoding="utf-8")
+    assert answer.stdout == EXAMPLE.read_text(encoding="utf-8")
 
 
 def test_the_readme_names_every_exit_code() -> None:
