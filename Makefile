@@ -55,9 +55,9 @@ schemas: $(BIN)/draftpick
 # The picture of a report in the README; needs chromium.
 picture: $(BIN)/draftpick $(INDEX)
 	mkdir -p build
-	$(BIN)/draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend --device 910b3 -tp 4 --max-num-seqs 8 \
-		--max-model-len 4096 --format html -o build/example-report.html
-	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1180 \
+	$(BIN)/draftpick check Qwen/Qwen2.5-72B-Instruct Qwen/Qwen2.5-7B-Instruct --engine vllm-ascend --device 910b3 -tp 4 \
+		--max-num-seqs 8 --max-model-len 4096 --format html -o build/example-report.html
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1900 \
 		--screenshot=docs/example-report.png build/example-report.html
 
 # Start-up and ranking time against a minimal typer app; then what a probe costs, how exact it is and what it predicts.
