@@ -27,7 +27,7 @@ def remarks(launch: Launch) -> list[str]:
 
 def blocks(launch: Launch) -> list[Code | Paragraph]:
     """The steps, then cautions and what was left out, for a report."""
-    found: list[Code | Paragraph] = [Code(step.text, step.language, step.title) for step in launch.steps]
+    found: list[Code | Paragraph] = [Code(step.text.rstrip("\n"), step.language, step.title) for step in launch.steps]
     found += [Paragraph(ended(text), "warning") for text in launch.cautions]
     return found + [Paragraph(_left(what, why), "note") for what, why in launch.left_out]
 

@@ -133,7 +133,7 @@ def _chart(chart: Chart) -> Iterable[str]:
 
 def _code(content: str, language: str) -> Iterable[str]:
     """A fence longer than any run of backticks inside."""
-    lines = [printable(line) for line in content.rstrip("\n").split("\n")]
+    lines = [printable(line) for line in content.split("\n")]
     fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
     yield from (f"{fence}{language}", *lines, fence, "")
 
