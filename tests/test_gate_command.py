@@ -131,6 +131,15 @@ def test_each_threshold(
         assert (checks[check]["status"], answer.exit_code) == (status, code)
 
 
+@pytest.mark.parametrize("pair", ["", 'engine = "llama.cpp"', 'device = "h100-80g"'])
+@pytest.mark.parametrize(("line", "check"), [("min_speedup = 0.01", "speedup"), ("max_k_drift = 1", "num_spec_tokens")])
+def test_no_speed_is_judged_by_an_assumed_place(sound: Path, tmp_path: Path, pair: str, line: str, check: str) -> None:
+    placed(tmp_path, sound)
+    answer, checks = gated(policy(tmp_path, line, pair=f"num_spec_tokens = 2\n{pair}"))
+    assert (checks[check]["status"], answer.exit_code) == ("missing", 1)
+    assert "names no engine and device" in checks[check]["reason"]
+
+
 def test_thresholds_compare_with_the_lower_bound(sound: Path, tmp_path: Path) -> None:
     """Between bound and value a pair fails: chance alone could have given the value."""
     document = json.loads(placed(tmp_path, sound).read_text(encoding="utf-8"))

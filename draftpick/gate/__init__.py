@@ -29,7 +29,7 @@ from draftpick.gate_file import (
 )
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Proposal
-from draftpick.predict import Predictor
+from draftpick.predict import Prediction, Predictor
 from draftpick.speedup import MARGIN, Interval
 
 
@@ -284,12 +284,22 @@ class _Pair:
         row = found.prediction.plan.drafting if found.prediction is not None else None
         return row.k if row is not None else None
 
-    def _speedup(self, found: Assessment, k: int | None, least: float) -> None:
+    def _gains(self, found: Assessment) -> Prediction | None:
+        """What the pair gains, measured, or predicted for the place it names: nothing is judged by an assumed one."""
         said = found.prediction
+        named = self._pair.engine is not None and self._pair.device is not None
+        return said if said is not None and (said.evidence == "measured" or named) else None
+
+    def _unknown_gain(self, found: Assessment) -> str:
+        if found.prediction is not None:
+            return "its costs were not measured, and the pair names no engine and device to predict them for"
+        return found.missing or "no engine takes the pair, or its costs are not known"
+
+    def _speedup(self, found: Assessment, k: int | None, least: float) -> None:
+        said = self._gains(found)
         row = next((one for one in said.plan.by_k if one.k == k), None) if said is not None else None
         if said is None or row is None:
-            why = found.missing or "no engine takes the pair, or its costs are not known"
-            self._add("speedup", "missing", f"no speed-up is known: {why}", threshold=least)
+            self._add("speedup", "missing", f"no speed-up is known: {self._unknown_gain(found)}", threshold=least)
             return
         gain = Interval(row.speedup, row.low, row.high, said.acceptance.level)
         how = "measured" if said.evidence == "measured" else "with predicted costs"
@@ -335,12 +345,12 @@ class _Pair:
 
     def _drift(self, expected: int | None, found: Assessment) -> None:
         """Whether the best k moved away from the one that is deployed, where that costs speed."""
-        most, said = self._policy.max_k_drift, found.prediction
+        most, said = self._policy.max_k_drift, self._gains(found)
         if most is None or expected is None:
             return
         there = next((row for row in said.plan.by_k if row.k == expected), None) if said is not None else None
         if said is None or there is None:
-            why = f"k = {expected} was not measured" if said is not None else "its costs are not known"
+            why = f"k = {expected} was not measured" if said is not None else self._unknown_gain(found)
             self._add("num_spec_tokens", "missing", f"the best k cannot be compared: {why}", threshold=float(most))
             return
         best = max(said.plan.by_k, key=lambda row: row.speedup)

@@ -583,7 +583,7 @@ def _doubts_about(advice: AdviceFile, best: CandidateRecord) -> Iterable[str]:
 
 
 def _repeat(advice: AdviceFile) -> Iterable[Section]:
-    text = command_line(advice.request, advice.device.id if advice.device is not None else None)
+    text = command_line(advice.request)
     if text is not None:
         yield Section("How to repeat it", [Code(text)])
 

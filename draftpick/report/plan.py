@@ -1,4 +1,4 @@
-"""A plan from typed-in numbers: sentence, table over k with a chart, JSON, Markdown."""
+"""A plan from typed-in numbers: sentence, table over k with a chart, document."""
 
 from __future__ import annotations
 
@@ -42,15 +42,6 @@ def table(numbers: Numbers, *, width: int | None, color: bool) -> str:
         Line(_fine_print(numbers), "dim"),
     ]
     return draw(parts, width=width, color=color)
-
-
-def markdown(numbers: Numbers) -> str:
-    """The same for a review."""
-    lines = [f"**{sentence(numbers)}**", "", "| k | tokens per step | speed-up |", "| ---: | ---: | ---: |"]
-    for row in numbers.plan.by_k:
-        mark = "**" if row.k == numbers.plan.num_spec_tokens else ""
-        lines.append(f"| {row.k} | {row.mean_acceptance_length:.2f} | {mark}{row.speedup:.2f}×{mark} |")
-    return "\n".join([*lines, "", _fine_print(numbers)]) + "\n"
 
 
 def document(numbers: Numbers, request: Mapping[str, Any] = NOTHING_ASKED) -> dict[str, Any]:

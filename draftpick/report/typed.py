@@ -9,13 +9,10 @@ from draftpick.probe_file import Option, RequestRecord
 from draftpick.report.text import printable
 
 
-def command_line(request: RequestRecord, device: str | None = None) -> str | None:
-    """The command, quoted; None where nobody wrote down what was asked. `device` is what `auto` found."""
+def command_line(request: RequestRecord) -> str | None:
+    """The command, quoted; None where nobody wrote down what was asked."""
     arguments = [one for one in (request.target, *request.drafts, request.probe_file) if one is not None]
-    options = {**request.options}
-    if options.get("device") == "auto" and device is not None:
-        options["device"] = device
-    spelled = [word for name, value in options.items() for word in _option(name, value)]
+    spelled = [word for name, value in request.options.items() for word in _option(name, value)]
     if request.command is None:
         return None
     # What begins with a dash would be read as an option.

@@ -159,9 +159,9 @@ def test_a_report_has_no_clock() -> None:
 # ---------------------------------------------------------------------- how to repeat it
 
 
-def test_a_device_that_was_looked_for_is_named() -> None:
-    request = RequestRecord(command="recommend", target="a/b", options={"device": "auto", "offline": False})
-    assert command_line(request, "910b3") == "draftpick recommend a/b --device 910b3 --online"
+def test_a_switch_that_was_turned_off_is_turned_off_again() -> None:
+    request = RequestRecord(command="recommend", target="a/b", options={"offline": False, "images": False})
+    assert command_line(request) == "draftpick recommend a/b --online --no-images"
 
 
 def test_what_begins_with_a_dash_is_no_option() -> None:
