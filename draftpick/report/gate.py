@@ -41,7 +41,7 @@ def sentence(result: GateFile) -> str:
     """The verdict in one sentence. It holds counts alone: names could be read as commands where it is printed."""
     total = len(result.pairs)
     failed = sum(not pair.passed for pair in result.pairs)
-    checks = [check for pair in result.pairs for check in pair.checks]
+    checks = [check for pair in result.pairs for check in pair.checks if check.status != "noted"]
     waived = sum(check.status == "waived" for check in checks)
     aside = f" {_count(waived, 'failed check')} waived." if waived else ""
     if result.passed:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from draftpick.gate_file import CheckResult, GateFile, PairResult
-from draftpick.report.gate import severity
 from draftpick.report.text import printable
 
 # XML has no way to write these two, not even as references; what else it lacks is spelled out by `printable`.
@@ -26,15 +26,16 @@ def render(result: GateFile) -> str:
 
 
 def _suite(result: GateFile, pair: PairResult) -> ElementTree.Element:
-    failures = sum(not check.passed for check in pair.checks)
-    skipped = sum(check.passed and check.status == "waived" for check in pair.checks)
+    # Readers know a case by its name alone: what was noted about a check belongs to its case.
+    names = dict.fromkeys(check.name for check in pair.checks)
+    cases = [_case(pair, [check for check in pair.checks if check.name == name]) for name in names]
     suite = ElementTree.Element(
         "testsuite",
         name=_text(pair.name),
-        tests=str(len(pair.checks)),
-        failures=str(failures),
+        tests=str(len(cases)),
+        failures=str(sum(case.find("failure") is not None for case in cases)),
         errors="0",
-        skipped=str(skipped),
+        skipped=str(sum(case.find("skipped") is not None for case in cases)),
         timestamp=f"{result.date}T00:00:00",
         file=_text(result.policy),
     )
@@ -43,20 +44,19 @@ def _suite(result: GateFile, pair: PairResult) -> ElementTree.Element:
     for name, value in known.items():
         if value is not None:
             ElementTree.SubElement(properties, "property", name=name, value=_text(str(value)))
-    suite.extend(_case(pair, check) for check in pair.checks)
+    suite.extend(cases)
     return suite
 
 
-def _case(pair: PairResult, check: CheckResult) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", classname=_text(pair.name), name=check.name)
-    message = _text(check.reason)
-    if severity(check) == "error":
+def _case(pair: PairResult, checks: Sequence[CheckResult]) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", classname=_text(pair.name), name=checks[0].name)
+    failed = any(not check.passed for check in checks)
+    for check in checks:
+        message = _text(check.reason)
+        kind = "failure" if not check.passed else "skipped" if check.status == "waived" and not failed else "system-out"
         # Some readers show the attribute, others the text.
-        ElementTree.SubElement(case, "failure", type=check.status, message=message).text = message
-    elif check.status == "waived":
-        ElementTree.SubElement(case, "skipped", type=check.status, message=message).text = message
-    else:
-        ElementTree.SubElement(case, "system-out").text = message
+        told = {"type": check.status, "message": message} if kind != "system-out" else {}
+        ElementTree.SubElement(case, kind, told).text = message
     return case
 
 

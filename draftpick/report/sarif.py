@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -76,10 +77,7 @@ def render(result: GateFile) -> str:
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The folder that the gate was run in."}}},
         "columnKind": "unicodeCodePoints",
         "results": [
-            _result(result.policy, pair, check)
-            for pair in result.pairs
-            for check in pair.checks
-            if severity(check) is not None
+            _result(result.policy, pair, check, earlier) for pair in result.pairs for check, earlier in _told(pair)
         ],
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
@@ -100,7 +98,16 @@ def _driver(result: GateFile) -> dict[str, Any]:
     return {"name": "draftpick", "version": version, "rules": rules}
 
 
-def _result(policy: str, pair: PairResult, check: CheckResult) -> dict[str, Any]:
+def _told(pair: PairResult) -> Iterable[tuple[CheckResult, int]]:
+    """The checks that did not simply pass, and how many of the same name come before each."""
+    seen = dict.fromkeys(RULES, 0)
+    for check in pair.checks:
+        if severity(check) is not None:
+            yield check, seen[check.name]
+            seen[check.name] += 1
+
+
+def _result(policy: str, pair: PairResult, check: CheckResult, earlier: int) -> dict[str, Any]:
     location = _location(policy, pair)
     kind = severity(check)
     found: dict[str, Any] = {
@@ -109,7 +116,7 @@ def _result(policy: str, pair: PairResult, check: CheckResult) -> dict[str, Any]
         "level": "note" if kind == "notice" else kind,
         "message": {"text": _message(f"{pair.name}: {ended(check.reason)}")},
         "locations": [location],
-        "partialFingerprints": {"draftpick/v1": _fingerprint(pair.name, check.name)},
+        "partialFingerprints": {"draftpick/v1": _fingerprint(pair.name, check.name, str(earlier))},
         "properties": {"status": check.status},
     }
     if check.waiver is not None and check.status == "waived":

@@ -41,7 +41,7 @@ WRITERS = {
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
-        ([pair("a", [FINE, GAIN])], "The gate passed: 1 pair and 2 checks."),
+        ([pair("a", [FINE, GAIN, NOTED])], "The gate passed: 1 pair and 2 checks."),
         ([pair("a", [FINE]), pair("b", [WAIVED])], "The gate passed: 2 pairs and 2 checks. 1 failed check waived."),
         ([pair("a", [FINE]), pair("b", [RATE])], "The gate failed: 1 of 2 pairs did not pass."),
         ([pair("a", [RATE], judged=False)], "The gate could not judge any of 1 pair."),

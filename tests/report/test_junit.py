@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gate_results import MIXED, many, results
+from gate_results import MIXED, check, many, pair, result, results
 from hypothesis import given
 from lxml import etree
 
@@ -16,8 +16,8 @@ from draftpick.report.text import printable
 SCHEMA = etree.XMLSchema(file=str(Path(__file__).parent / "schemas" / "junit-10.xsd"))
 
 
-def read(result: GateFile) -> etree._Element:
-    root = etree.fromstring(junit.render(result).encode("utf-8"))
+def read(found: GateFile) -> etree._Element:
+    root = etree.fromstring(junit.render(found).encode("utf-8"))
     SCHEMA.assertValid(root)
     return root
 
@@ -67,15 +67,31 @@ def test_counts_are_those_of_the_cases() -> None:
     assert len(read(many(3)).xpath("//failure")) == 33
 
 
+def test_what_was_noted_about_a_check_belongs_to_its_case() -> None:
+    noted = [check("evidence", reason="64 prompts"), check("evidence", "noted", "its trace is gone")]
+    (suite,) = read(result([pair("a", noted)]))
+    (case,) = suite.iterfind("testcase")
+    assert [(told.tag, told.text) for told in case] == [
+        ("system-out", "64 prompts"),
+        ("system-out", "its trace is gone"),
+    ]
+    assert suite.get("tests") == "1"
+
+
 @given(results)
-def test_hostile_texts_stay_texts(result: GateFile) -> None:
-    root = read(result)
-    for suite, pair in zip(root, result.pairs, strict=True):
-        assert suite.get("name") == written(pair.name)
-        for case, check in zip(suite.iterfind("testcase"), pair.checks, strict=True):
-            (told,) = case
-            assert (told.text or "") == written(check.reason)
-            assert (told.tag == "failure") == (not check.passed)
+def test_hostile_texts_stay_texts(found: GateFile) -> None:
+    root = read(found)
+    for suite, one in zip(root, found.pairs, strict=True):
+        assert suite.get("name") == written(one.name)
+        cases = {case.get("name"): case for case in suite.iterfind("testcase")}
+        assert len(cases) == len(suite.findall("testcase")) == int(suite.get("tests"))
+        for name, case in cases.items():
+            checks = [each for each in one.checks if each.name == name]
+            for told, each in zip(case, checks, strict=True):
+                assert (told.text or "") == written(each.reason)
+                assert (told.tag == "failure") == (not each.passed)
+            assert not {"failure", "skipped"} <= {told.tag for told in case}
+        assert sum(case.find("failure") is not None for case in cases.values()) == int(suite.get("failures"))
 
 
 def written(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from gate_results import FINE, MIXED, NAMES, RATE, pair, result, results
+from gate_results import FINE, MIXED, NAMES, NOTED, RATE, pair, result, results
 from hypothesis import given
 from jsonschema import Draft4Validator
 
@@ -71,6 +71,11 @@ def test_a_fingerprint_outlives_a_move_within_the_file() -> None:
     after = fingerprints(result([pair("c", [FINE]), pair("b", [RATE], line=40), pair("a", [RATE], line=50)]))
     assert before == after[::-1]
     assert len(set(before)) == 2
+
+
+def test_two_notes_about_one_check_are_two_results() -> None:
+    found = read(result([pair("a", [NOTED, NOTED.model_copy(update={"reason": "another note"})])]))["results"]
+    assert len({one["partialFingerprints"]["draftpick/v1"] for one in found}) == 2
 
 
 @pytest.mark.parametrize(
