@@ -258,15 +258,31 @@ def _steps(
     cautions += filler.reasons
     if drafting is None or len({k for _, _, k in wanted.schedule}) < 2:
         return first
+    return [*first, *_by_sequences(wanted, facts, row or {}, drafting, settings, filler, cautions, left)]
+
+
+def _by_sequences(
+    wanted: Wanted,
+    facts: Mapping[str, Any],
+    row: Mapping[str, Any],
+    drafting: str,
+    settings: list[list[str]],
+    filler: Filler,
+    cautions: list[str],
+    left: list[LeftOut],
+) -> list[Step]:
+    """The same with a number of tokens by sequences at once; nothing, and why, where the version has no option."""
     varied = Filler(wanted.engine, {**filler.values, **_by_batch(wanted, drafting)})
-    other = _written(f"Instead: {_title(wanted, drafting, 'by sequences at once')}", facts, row, settings, varied)
-    if [step.text for step in other] == [step.text for step in first]:
+    fixed = Filler(wanted.engine, {**varied.values, "ranges": None, "upper_bounds": None})
+    title = f"Instead: {_title(wanted, drafting, 'by sequences at once')}"
+    steps = _written(title, facts, row, settings, varied)
+    if steps == _written(title, facts, row, settings, fixed):
         why = f"with {drafting} {wanted.engine.name} has no option for it that was read"
         why = varied.reasons[-1] if varied.reasons else facts.get("no_schedule", why)
         left.append(LeftOut("a number of tokens by sequences at once", why))
-        return first
-    cautions += [text for text in map(varied.value, (row or {}).get("schedule_cautions", ())) if text is not None]
-    return [*first, *other]
+        return []
+    cautions += [text for text in map(varied.value, row.get("schedule_cautions", ())) if text is not None]
+    return steps
 
 
 def _title(wanted: Wanted, drafting: str | None, tokens: str = "") -> str:
