@@ -412,6 +412,7 @@ class LaunchFacts(_Sourced):
     until: Name | None = None
     command: list[Any] = []
     name_traps: list[Name] = []
+    no_schedule: Text | None = None
     accelerator: Literal["cuda", "npu", "mps", "cpu"] | None = None
     per_device: Flag = False
     port: Positive | None = None

@@ -258,26 +258,39 @@ def _steps(
     cautions += filler.reasons
     if drafting is None or len({k for _, _, k in wanted.schedule}) < 2:
         return first
-    varied = Filler(wanted.engine, {**filler.values, **_by_batch(wanted.schedule)})
-    other = _written(f"Instead: {what}, as many as the sequences at once allow", facts, row, settings, varied)
-    if [step.text for step in other] == [step.text for step in first]:
-        why = (
-            varied.reasons[-1]
-            if varied.reasons
-            else f"with {drafting} {wanted.engine.name} has no option for it that was read"
-        )
+    return [*first, *_by_sequences(wanted, facts, row or {}, drafting, settings, filler, cautions, left)]
+
+
+def _by_sequences(
+    wanted: Wanted,
+    facts: Mapping[str, Any],
+    row: Mapping[str, Any],
+    drafting: str,
+    settings: list[list[str]],
+    filler: Filler,
+    cautions: list[str],
+    left: list[LeftOut],
+) -> list[Step]:
+    """The same with a number of tokens by sequences at once; nothing, and why, where the version has no option."""
+    varied = Filler(wanted.engine, {**filler.values, **_by_batch(wanted, drafting)})
+    fixed = Filler(wanted.engine, {**varied.values, "ranges": None, "upper_bounds": None})
+    title = f"Instead: {_title(wanted, drafting, 'by sequences at once')}"
+    steps = _written(title, facts, row, settings, varied)
+    if steps == _written(title, facts, row, settings, fixed):
+        why = f"with {drafting} {wanted.engine.name} has no option for it that was read"
+        why = varied.reasons[-1] if varied.reasons else facts.get("no_schedule", why)
         left.append(LeftOut("a number of tokens by sequences at once", why))
-        return first
-    cautions += [text for text in map(varied.value, (row or {}).get("schedule_cautions", ())) if text is not None]
-    return [*first, *other]
+        return []
+    cautions += [text for text in map(varied.value, row.get("schedule_cautions", ())) if text is not None]
+    return steps
 
 
-def _title(wanted: Wanted, drafting: str | None) -> str:
+def _title(wanted: Wanted, drafting: str | None, tokens: str = "") -> str:
     start = f"Start {wanted.engine.name} {wanted.engine.version}"
     if drafting is None:
         return f"{start} without speculation"
     who = f" with {wanted.draft}" if wanted.draft else ""
-    return f"{start}{who} ({drafting}, num_spec_tokens {wanted.num_spec_tokens})"
+    return f"{start}{who} ({drafting}, num_spec_tokens {tokens or wanted.num_spec_tokens})"
 
 
 def _written(
@@ -456,12 +469,19 @@ def capture_sizes(k: int, max_num_seqs: int | None) -> list[int] | None:
     return [count * (k + 1) for count in sorted(set(counts)) if count <= min(max_num_seqs, most)]
 
 
-def _by_batch(schedule: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
-    """The schedule as engines want it: ranges, or the last batch of each k; above the last one nothing is drafted."""
-    bounds = {last: k for _, last, k in schedule}
+def _by_batch(wanted: Wanted, drafting: str) -> dict[str, Any]:
+    """The schedule as engines want it: ranges, or the last batch of each k; above the last one nothing is drafted.
+
+    The number of tokens itself is the largest of them: engines cap the others by it.
+    """
+    most = most_tokens(wanted.engine, drafting)
+    parts = [(first, last, min(k, most or k)) for first, last, k in wanted.schedule]
+    bounds = {last: k for _, last, k in parts}
     while bounds and list(bounds.values())[-1] == 0:
         bounds.popitem()
-    return {"ranges": [list(part) for part in schedule], "upper_bounds": bounds or None}
+    largest = max(k for _, _, k in parts)
+    by_batch = {"ranges": [list(part) for part in parts], "upper_bounds": bounds or None}
+    return {**by_batch, "k": largest, "k_plus_1": largest + 1}
 
 
 def _load(place: Place, revision: str | None, many: bool) -> dict[str, Any]:

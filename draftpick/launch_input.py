@@ -88,7 +88,7 @@ def from_advice(advice: AdviceFile, choice: Choice, catalog: Catalog) -> Wanted:
         revision=advice.target.revision,
         target_quantization=advice.target.quantization,
         mtp_layers=advice.target.num_nextn_predict_layers,
-        cautions=tuple(_of_the_place(advice, predicted)),
+        cautions=tuple(_of_the_place(advice, predicted, devices, catalog)),
     )
     decided = choice.draft is not None or choice.method is not None or advice.decision.action == "speculate"
     if not decided:
@@ -195,13 +195,19 @@ def _vendor_of(advice: AdviceFile, engine: Engine, catalog: Catalog) -> str | No
     return catalog.device(device.id).vendor if not device.assumed or engine.key in assumed_for else None
 
 
-def _of_the_place(advice: AdviceFile, predicted: int | None) -> list[str]:
-    """What was assumed of the place because nobody named it."""
+def _of_the_place(advice: AdviceFile, predicted: int | None, devices: int, catalog: Catalog) -> list[str]:
+    """What was assumed of the place because nobody named it, and what one line can't do there."""
+    said = []
     asked = advice.setting.tensor_parallel_size if advice.setting is not None else 1
+    device = catalog.device(advice.device.id) if advice.device is not None else None
     if predicted is not None and predicted > asked:
-        where = f" of {advice.device.id}" if advice.device is not None else ""
-        return [f"{predicted} devices{where} are assumed, the fewest that hold the weights: -tp names yours."]
-    return []
+        where = f" of {device.key}" if device is not None else ""
+        said.append(f"{predicted} devices{where} are assumed, the fewest that hold the weights: -tp names yours.")
+    if device is not None and device.devices_per_node is not None and devices > device.devices_per_node:
+        said.append(
+            f"{devices} devices are more than a machine holds ({device.devices_per_node}): only one is started here."
+        )
+    return said
 
 
 def _why_plain(advice: AdviceFile) -> str:

@@ -4,6 +4,7 @@ The table stands in catalog/engines/<key>.toml:
 
     [launch]        source, checked; since and until: versions whose start line is known, nothing is written for others
     command         the first words of the start line, without which nothing starts; absent for scripts and files
+    no_schedule     why a number of tokens by sequences at once is not written
     accelerator     the device that is assumed where none was named
     name_traps      parts of a draft's name that the engine takes for a method
     per_device      true: a process for each device, with the words of `each`, `{rank}` and a `{port}` from `port` on

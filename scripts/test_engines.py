@@ -216,7 +216,7 @@ def cases(catalog: Catalog, names: dict[str, str]) -> list[Case]:
         for what, one in (
             ("plain", wanted),
             ("draft_model", drafted),
-            ("draft_model with a schedule", drafted._replace(schedule=((1, 4, 3), (5, 8, 0)))),
+            ("draft_model with a schedule", drafted._replace(schedule=((1, 4, 5), (5, 8, 0)))),
             ("pard", drafted._replace(method="pard")),
             ("eagle3", drafted._replace(method="eagle3", draft=names["head"])),
             ("ngram", wanted._replace(method="ngram", num_spec_tokens=5)),
@@ -234,7 +234,7 @@ def case_of(version: str, what: str, wanted: Wanted, step: Step) -> Case:
     by_batch = step.title.startswith("Instead")
     meant = {
         "method": "draft_model" if wanted.method == "pard" else wanted.method,
-        "num_speculative_tokens": wanted.num_spec_tokens,
+        "num_speculative_tokens": max(k for _, _, k in wanted.schedule) if by_batch else wanted.num_spec_tokens,
         **({"model": wanted.draft} if wanted.draft else {}),
         **({"parallel_drafting": True} if wanted.method == "pard" else {}),
         **({"use_heterogeneous_vocab": True} if wanted.rows == "differ" else {}),

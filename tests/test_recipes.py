@@ -130,6 +130,33 @@ def test_an_engine(rows: Path, draft: str, version: str, verdict: str, reason: s
     assert (cost["engine"] if cost is not None else None) == ("acme-serve" if verdict == "accepted" else None)
 
 
+def test_an_engine_is_started(rows: Path, tmp_path: Path) -> None:
+    write(rows, "engines/acme-serve.toml", block("An engine"))
+    own, advice = ("--catalog", str(rows)), str(tmp_path / "advice.json")
+    pair = ("Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
+    run("check", *pair, "--engine", "acme-serve", "-tp", "4", "--dtype", "float16", *own, "--json", "-o", advice)
+    answer = run("launch", advice, "-d", pair[1], "-k", "3", *own)
+    assert answer.exit_code == 0
+    assert answer.stdout.replace(" \\\n ", "") == (
+        f"acme-serve {pair[0]} --devices 4 --draft {pair[1]} --draft-tokens 3\n"
+    )
+    assert "Left out: dtype float16: the checkpoint's own is taken." in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [('"{draft}"', "no value is called 'drafts'; did you mean 'draft'?"), ("names =", "unknown key 'name'")],
+)
+def test_a_wrong_start_line_is_said(rows: Path, wrong: str, message: str) -> None:
+    changed = {'"{draft}"': '"{drafts}"', "names =": "name ="}[wrong]
+    path = rows / "engines" / "acme-serve.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(block("An engine").replace(wrong, changed), encoding="utf-8")
+    answer = run("catalog", "validate", str(rows))
+    assert answer.exit_code == 2
+    assert message in answer.stdout
+
+
 @pytest.fixture
 def own_rule(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     rules.load()
