@@ -40,13 +40,13 @@ def wanted_from(path: Path, choice: Choice, catalog: Catalog) -> Wanted:
 
     value = read_json(path, _MOST_BYTES)
     if value.get("kind") == "probe":
-        return from_probe(read_probe(path), choice, catalog)
+        return wanted_of(read_probe(path), choice, catalog)
     if "candidates" not in value:
         raise InvalidFile(
             f"{path} is neither an advice nor a probe",
             "name what `draftpick recommend --json`, `check --json`, `plan --json` or `probe -o FILE` wrote",
         )
-    return from_advice(checked_advice(value, path), choice, catalog)
+    return wanted_of(checked_advice(value, path), choice, catalog)
 
 
 def wanted_of(found: AdviceFile | ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:

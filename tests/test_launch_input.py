@@ -180,7 +180,8 @@ def test_to_a_file_and_quietly(folder: Path, tmp_path: Path) -> None:
 
 def test_markdown(folder: Path) -> None:
     text = started(folder, "ascend", "--format", "markdown").stdout
-    assert text.startswith("**Start vLLM-Ascend 0.23.0 with Qwen/Qwen2.5-7B-Instruct (draft\\_model")
+    assert text.startswith("## Start Qwen/Qwen2.5-72B-Instruct in vllm-ascend\n")
+    assert "**Start vLLM-Ascend 0.23.0 with Qwen/Qwen2.5-7B-Instruct (draft_model" in text
     assert f"```sh\n{started(folder, 'ascend').stdout}```\n" in text
 
 
