@@ -30,6 +30,8 @@ _BESIDE: tuple[tuple[float, float, Align], ...] = (
 )
 """Where a point's name may stand: pixels to the right, pixels down, and which end of it is meant."""
 _HEIGHT = 310.0
+_LEAST_GIB = 0.01
+"""Below it the marks of an axis would all be zero."""
 _TITLE = 13.0
 """Baseline of what names the upright axis."""
 
@@ -158,7 +160,7 @@ def _memory(data: MemoryBars) -> Sketch:
         sketch.swatch(x, y, color)
     axes = sketch.axes(Box(0, top, WIDTH - 20, bottom))
     totals = [sum(sizes[place] for sizes in data.parts.values()) for place in range(len(data.bars))]
-    axes.set_xlim(0, max([data.capacity or 0.0, *totals]) or 1.0)
+    axes.set_xlim(0, max([data.capacity or 0.0, _LEAST_GIB, *totals]))
     axes.set_ylim(bottom - top, 0)
     for place, (bar, total) in enumerate(zip(data.bars, totals, strict=True)):
         y = place * row + 24
