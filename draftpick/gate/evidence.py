@@ -52,12 +52,15 @@ class Models:
 
     def __init__(self, pair: PairRow, path: Path, sources: Sources) -> None:
         self._pair, self._path, self._sources = pair, path, sources
+        self._found: dict[str, ModelProfile] = {}
 
     def resolved(self, name: str) -> ModelProfile:
         """What is known of a model. Raises what the look-up raises."""
-        folder = self._folder(name)
-        revision = {self._pair.target: self._pair.revision, self._pair.draft: self._pair.draft_revision}.get(name)
-        return self._sources.resolve(str(folder) if folder is not None else name, revision)
+        if name not in self._found:
+            folder = self._folder(name)
+            revision = {self._pair.target: self._pair.revision, self._pair.draft: self._pair.draft_revision}.get(name)
+            self._found[name] = self._sources.resolve(str(folder) if folder is not None else name, revision)
+        return self._found[name]
 
     def is_same(self, name: str, measured: str, probe: ProbeFile) -> bool:
         """Whether a measured id is the model that the policy names: by name, or as a folder of the same files."""
