@@ -75,8 +75,10 @@ def _say(said: str) -> None:
 class Bench:
     """The pair, its prompts, and what several parts share."""
 
-    def __init__(self, target: Path, draft: Path, prompts_file: Path, count: int | None, scratch: Path) -> None:
-        self.target_folder, self.draft_folder, self.scratch = target, draft, scratch
+    def __init__(
+        self, target: Path, draft: Path, prompts_file: Path, count: int | None, scratch: Path, rounds: int
+    ) -> None:
+        self.target_folder, self.draft_folder, self.scratch, self.rounds = target, draft, scratch, rounds
         self._count = count
         self._given = prompts.read(prompts_file)
         self._runs = 0
@@ -664,21 +666,21 @@ def swept(bench: Bench) -> Sweep:
     seconds: dict[int, list[float]] = {k: [] for k in (0, *KS)}
     tokens: dict[int, int] = {}
     costs: list[Costs] = []
-    for turn in range(SWEEPS + 1):
-        if turn:  # the first is a warm-up
-            costs.append(_costs_again(probe, outcome))
+    for k in (0, *KS):  # the first run of each kind is slow
+        _generated(probe, rows[0], k, int(PROBE["check-warm-up"]))
+    for _ in range(bench.rounds):
+        costs.append(_costs_again(probe, outcome))
         for k in (0, *KS):
-            runs = [_generated(probe, row, k) for row in rows]
+            runs = [_generated(probe, row, k, TOKENS) for row in rows]
             tokens[k] = sum(len(run.tokens) for run in runs)
-            if turn:
-                seconds[k].append(sum(run.seconds for run in runs))
+            seconds[k].append(sum(run.seconds for run in runs))
     return Sweep(outcome, rows, costs, seconds, tokens)
 
 
-def _generated(probe: Probe, row: Row, k: int) -> timing.Run:
+def _generated(probe: Probe, row: Row, k: int, limit: int) -> timing.Run:
     if not k:
-        return timing.run_plain(probe.target, row.prompt_ids, TOKENS)
-    return timing.run_assisted(probe.target, probe.drafts[0], row.prompt_ids, TOKENS, k)
+        return timing.run_plain(probe.target, row.prompt_ids, limit)
+    return timing.run_assisted(probe.target, probe.drafts[0], row.prompt_ids, limit, k)
 
 
 def _costs_again(probe: Probe, outcome: Outcome) -> Costs:
@@ -715,7 +717,7 @@ def prediction(bench: Bench) -> Told:
     return Told(
         figures,
         [
-            f"{len(sweep.rows)} prompts, {sum(len(row.tokens) for row in sweep.rows)} tokens, medians of {SWEEPS} "
+            f"{len(sweep.rows)} prompts, {sum(len(row.tokens) for row in sweep.rows)} tokens, medians of {bench.rounds} "
             "rounds, each of which measures the costs and then goes through all k; in brackets the rounds' extremes.",
             f"t {base.target[0].median * 1e3:.2f} ms, d {base.draft[0].median * 1e3:.2f} ms, v(9) "
             f"{base.target[-1].median * 1e3:.2f} ms; a plain token took {1e3 / sweep.speed(0):.2f} ms in transformers, "
@@ -903,6 +905,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--draft", type=Path, default=DEMO / "draft")
     parser.add_argument("--prompts", type=Path, default=DEMO / "prompts.jsonl")
     parser.add_argument("--prompts-count", type=int)
+    parser.add_argument(
+        "--rounds", type=int, default=SWEEPS, help="of prediction and choice; large models take minutes"
+    )
     chosen = parser.parse_args()
     unknown = [name for name in chosen.parts if name not in PARTS]
     if unknown:
@@ -918,7 +923,7 @@ def main() -> None:
     print(f"target {chosen.target}, draft {chosen.draft}, prompts {chosen.prompts}")
     missed = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(chosen.target, chosen.draft, chosen.prompts, chosen.prompts_count, Path(folder))
+        bench = Bench(chosen.target, chosen.draft, chosen.prompts, chosen.prompts_count, Path(folder), chosen.rounds)
         for name in [name for name in PARTS if name in (chosen.parts or PARTS)]:
             begun = time.perf_counter()
             told = PARTS[name](bench)
