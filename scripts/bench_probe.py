@@ -717,8 +717,9 @@ def prediction(bench: Bench) -> Told:
     return Told(
         figures,
         [
-            f"{len(sweep.rows)} prompts, {sum(len(row.tokens) for row in sweep.rows)} tokens, medians of {bench.rounds} "
-            "rounds, each of which measures the costs and then goes through all k; in brackets the rounds' extremes.",
+            f"{len(sweep.rows)} prompts, {sum(len(row.tokens) for row in sweep.rows)} tokens; {bench.rounds} rounds. "
+            "Medians of the rounds, each of which measures the costs and then goes through all k; in brackets their "
+            "extremes.",
             f"t {base.target[0].median * 1e3:.2f} ms, d {base.draft[0].median * 1e3:.2f} ms, v(9) "
             f"{base.target[-1].median * 1e3:.2f} ms; a plain token took {1e3 / sweep.speed(0):.2f} ms in transformers, "
             f"predicted {costs.times().target * 1e3:.2f}",
