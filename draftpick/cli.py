@@ -571,7 +571,7 @@ def observe(
     quiet: Quiet = None,
     no_color: NoColor = None,
 ) -> None:
-    """Read a running vLLM or SGLang server's counters: what its speculation does, and which num_spec_tokens to use."""
+    """Read a running server's counters: what its speculation does, and which num_spec_tokens it should use."""
     options = _options(dict(locals()))
     if (url is None) == (not file):
         raise UsageError("name a server or files of its metrics", "draftpick observe http://localhost:8000")

@@ -1,11 +1,12 @@
 """What a running server's speculation does, and which num_spec_tokens it should use, from its Prometheus counters.
 
-vLLM (read in 0.32.0, `vllm/v1/spec_decode/metrics.py`; the same since 0.9) counts `vllm:spec_decode_num_drafts`,
+vLLM (0.32.0, `vllm/v1/spec_decode/metrics.py`; since PR 16665 of 2025) counts `vllm:spec_decode_num_drafts`,
 `…_num_draft_tokens`, `…_num_accepted_tokens` and `…_num_accepted_tokens_per_pos{position="0"…}`, each with `_total`
 behind it and the labels `model_name` and `engine`; its mean acceptance length is 1 + accepted / drafts. vLLM-Ascend is
-a plug-in of vLLM and has the same. SGLang (0.5.23, `srt/observability/metrics_collector.py`) counts neither drafts nor
-positions: the gauges `sglang:spec_accept_length` (bonus token included) and `sglang:spec_accept_rate` are means of its
-last 40 or so steps, 0 where it does not speculate. docs/observe.md says what cannot be known from them.
+a plug-in of vLLM and has the same. llama.cpp (b11434, `tools/server/server-task.cpp`, with `--metrics`) counts the same
+under `llamacpp:`, without labels, when a request ends. SGLang (0.5.23, `srt/observability/metrics_collector.py`) counts
+neither drafts nor positions: its gauges `sglang:spec_accept_length` (bonus token included) and `…_accept_rate` are
+means of its last 40 or so steps, 0 where it does not speculate. docs/observe.md says what they cannot tell.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from draftpick.observe_file import (
 from draftpick.probe_file import GivenCosts, IntervalRecord
 from draftpick.scrape import Sample, Scrape
 from draftpick.speedup import (
+    MARGIN,
     MOST_TOKENS,
     WITHIN,
     Interval,
+    KRow,
     Plan,
     StepTimes,
     checked_cost,
@@ -45,13 +48,17 @@ from draftpick.speedup import (
     speedup,
 )
 
-_VLLM = re.compile(r"vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?")
+_COUNTER = re.compile(
+    r"(vllm|llamacpp):spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
+)
+_SERVERS = {"vllm": "vllm", "llamacpp": "llama.cpp"}
+UNNAMED = "the model"
 _STARTED = "vllm:spec_decode_num_drafts_created"
 """When the counter began: a restart shows even where the new count is already the higher one."""
 _OLD = "vllm:spec_decode_num_emitted_tokens_total"
-"""Of vLLM's first engine (until 0.8), which counted no drafts."""
+"""Of vLLM's first engine (V0), which counted no drafts."""
 _LENGTH, _RATE, _STEPS = "sglang:spec_accept_length", "sglang:spec_accept_rate", "sglang:spec_num_steps"
-FAMILIES = re.compile(f"{_VLLM.pattern}|{_STARTED}|{_OLD}|{_LENGTH}|{_RATE}|{_STEPS}")
+FAMILIES = re.compile(f"{_COUNTER.pattern}|{_STARTED}|{_OLD}|{_LENGTH}|{_RATE}|{_STEPS}")
 """What is read of a server's metrics."""
 
 CHOICES: tuple[Choice, ...] = (
@@ -147,9 +154,10 @@ def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
     not reach the server's k.
     """
     *earlier, last = scrapes
-    if any(_VLLM.fullmatch(sample.name) for sample in last.samples):
-        server, counted = "vllm", "between two scrapes" if earlier else "since the server started"
-        models = _vllm(last, earlier[0] if earlier else None, costs)
+    counter = next(filter(None, (_COUNTER.fullmatch(sample.name) for sample in last.samples)), None)
+    if counter is not None:
+        server, counted = _SERVERS[counter[1]], "between two scrapes" if earlier else "since the server started"
+        models = _counted(last, earlier[0] if earlier else None, costs)
     elif any(sample.name == _LENGTH for sample in last.samples):
         server, counted, models = "sglang", "at the moment", _sglang(last)
     else:
@@ -165,7 +173,7 @@ def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
             "server": server,
             "counted": counted,
             "interval_s": both[1] - both[0] if len(both) == 2 else None,
-            "costs": costs.words if costs is not None and server == "vllm" else None,
+            "costs": costs.words if costs is not None and counter is not None else None,
             "models": models,
         }
     )
@@ -174,7 +182,7 @@ def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
 def _nothing_counted(scrape: Scrape) -> NotObservable:
     names = scrape.namespaces
     if any(sample.name == _OLD for sample in scrape.samples):
-        return NotObservable(f"{scrape.source}: this vLLM counts no drafts", "vLLM does since 0.9: update it")
+        return NotObservable(f"{scrape.source}: this vLLM counts no drafts", "newer ones do: update it")
     if "vllm" in names:
         return NotObservable(
             f"{scrape.source}: this vLLM server counts nothing of speculation",
@@ -186,14 +194,14 @@ def _nothing_counted(scrape: Scrape) -> NotObservable:
     there = ", ".join(sorted(name[:40] for name in names)[:5]) or "none"
     return NotObservable(
         f"{scrape.source}: no counters of speculation that are known (names there: {there})",
-        "counters of vLLM, vLLM-Ascend and SGLang are known; measure others with `draftpick probe`",
+        "those of vLLM, vLLM-Ascend, llama.cpp and SGLang are known; measure others with `draftpick probe`",
     )
 
 
-# ---------------------------------------------------------------------- vLLM's counters
+# ---------------------------------------------------------------------- counters
 
 
-def _vllm(last: Scrape, first: Scrape | None, costs: Costs | None) -> list[ModelRow]:
+def _counted(last: Scrape, first: Scrape | None, costs: Costs | None) -> list[ModelRow]:
     before = _counters(first) if first is not None else None
     windows = {key: _window(key, counts, before) for key, counts in _counters(last).items()}
     if not any(window.counts.drafts for window in windows.values()):
@@ -225,18 +233,18 @@ def _counters(scrape: Scrape) -> dict[Key, Counts]:
         key = _key(sample)
         if sample.name == _STARTED:
             started[key] = sample.value
-        elif found := _VLLM.fullmatch(sample.name):
-            if found[1] == "accepted_tokens_per_pos":
+        elif found := _COUNTER.fullmatch(sample.name):
+            if found[2] == "accepted_tokens_per_pos":
                 _put(positions.setdefault(key, {}), _position(sample, scrape), sample, scrape)
             else:
-                _put(totals.setdefault(key, {}), found[1], sample, scrape)
+                _put(totals.setdefault(key, {}), found[2], sample, scrape)
     counts = {key: _counts(totals.get(key, {}), positions.get(key, {}), scrape) for key in {**totals, **positions}}
     return {key: one._replace(started=started.get(key)) for key, one in counts.items()}
 
 
 def _key(sample: Sample) -> Key:
     labels = {name: value for name, value in sample.labels.items() if name not in ("model_name", "position")}
-    return Key(sample.labels.get("model_name") or "unnamed", tuple(sorted(labels.items())))
+    return Key(sample.labels.get("model_name") or UNNAMED, tuple(sorted(labels.items())))
 
 
 def _put(found: dict[Any, int], name: str | int, sample: Sample, scrape: Scrape) -> None:
@@ -257,7 +265,7 @@ def _position(sample: Sample, scrape: Scrape) -> int:
 def _counts(totals: Mapping[str, int], positions: Mapping[int, int], scrape: Scrape) -> Counts:
     lacking = {"drafts", "draft_tokens", "accepted_tokens"} - totals.keys()
     if lacking:
-        raise _contradiction(scrape, f"vllm:spec_decode_num_{min(lacking)} is missing")
+        raise _contradiction(scrape, f"spec_decode_num_{min(lacking)} is missing")
     if sorted(positions) != list(range(len(positions))):
         raise _contradiction(scrape, "positions do not count 0, 1, 2, …")
     drafts, drafted, accepted = totals["drafts"], totals["draft_tokens"], totals["accepted_tokens"]
@@ -292,7 +300,7 @@ _HINT = "is it one server's own page, unchanged? Scrapes of several servers must
 
 
 def _contradiction(scrape: Scrape, what: str) -> NotObservable:
-    return NotObservable(f"{scrape.source}: counters that vLLM does not write: {what}", _HINT)
+    return NotObservable(f"{scrape.source}: counters that no server writes: {what}", _HINT)
 
 
 def _window(key: Key, after: Counts, before: Mapping[Key, Counts] | None) -> Window:
@@ -509,37 +517,46 @@ def _decision(
         return _open(f"{seen} {_without_costs(counts)}")
     if counts.drafts + counts.accepted < LEAST_TOKENS:
         return _open(f"{seen} That is too little to decide by: observe again after more requests.")
-    verdict, now, best = decide([plan], "served"), plan.row(k), plan.row(plan.num_spec_tokens)
+    return _judged(model, counts, costs, plan, seen)
+
+
+def _judged(model: str, counts: Counts, costs: Costs, plan: Plan, seen: str) -> Decision:
+    """Whether to speculate, then whether with fewer tokens, as many, or perhaps more."""
+    k, best = len(counts.positions), plan.row(plan.num_spec_tokens)
+    now, most, enough = plan.row(k), plan.drafting or plan.row(k), f"{1 + MARGIN:.2f}×"
+    verdict = decide([plan], "served")
     if verdict.action == "do_not_speculate":
-        drafting = plan.drafting
-        most = f"{drafting.speedup:.2f}× at num_spec_tokens = {drafting.k}" if drafting is not None else "nothing"
-        said = f"Do not speculate with {model}: with these costs {most} is the most that it gives."
+        said = (
+            f"Do not speculate with {model}: {most.speedup:.2f}× at num_spec_tokens = {most.k} is the most that up to "
+            f"{k} give with these costs, and less than {enough} is not worth it."
+        )
         return _decided(f"{said} {seen}", plan, 0, "stop")
     if verdict.action == "undecided":
         return _open(
-            f"Undecided whether {model} gains by speculating: num_spec_tokens = {k} gives {now.speedup:.2f}× "
-            f"({now.low:.2f} to {now.high:.2f}), too near to 1.05×. {seen}"
+            f"Undecided whether {model} gains by speculating: num_spec_tokens = {most.k} gives {_gain(most)} with these "
+            f"costs, too near to {enough}. {seen}"
         )
     if best.k < k:
-        light = "within 2 % of the best and lighter under load" if best.speedup <= now.speedup else "with these costs"
+        why = f", and {best.k} are lighter under load" if best.speedup <= now.speedup else ""
         said = (
-            f"Lower num_spec_tokens of {model} from {k} to {best.k}: {best.speedup:.2f}× the plain decoding speed "
-            f"({best.low:.2f} to {best.high:.2f}) instead of {now.speedup:.2f}×, {light}."
+            f"Lower num_spec_tokens of {model} from {k} to {best.k}: {_gain(best)} with these costs; {k} give "
+            f"{now.speedup:.2f}×{why}."
         )
         return _decided(f"{said} {seen}", plan, best.k, "lower")
     further = _one_more(counts, costs)
     if further is not None and further > now.speedup * (1 + WITHIN):
         said = (
-            f"Try num_spec_tokens = {k + 1} for {model}: {further:.2f}× the plain decoding speed instead of "
-            f"{now.speedup:.2f}×, if the next token is accepted as often as the last when it is reached, "
-            "which no counter shows."
+            f"Try num_spec_tokens = {k + 1} for {model}: {further:.2f}× instead of {now.speedup:.2f}× the plain decoding "
+            "speed with these costs, if the next token is accepted as often as the last when it is reached, which no "
+            "counter shows."
         )
         return _decided(f"{said} {seen}", plan, k + 1, "raise")
-    said = (
-        f"Keep num_spec_tokens = {k} for {model}: {now.speedup:.2f}× the plain decoding speed "
-        f"({now.low:.2f} to {now.high:.2f}) with these costs, and no smaller one is as fast."
-    )
+    said = f"Keep num_spec_tokens = {k} for {model}: {_gain(now)} with these costs, and fewer are slower."
     return _decided(f"{said} {seen}", plan, k, "keep")
+
+
+def _gain(row: KRow) -> str:
+    return f"{row.speedup:.2f}× the plain decoding speed ({row.low:.2f} to {row.high:.2f})"
 
 
 def _seen(model: str, counts: Counts, lengths: Sequence[Interval]) -> str:
@@ -551,7 +568,8 @@ def _seen(model: str, counts: Counts, lengths: Sequence[Interval]) -> str:
         else ""
     )
     length = 1 + counts.accepted / counts.drafts
-    return f"{model} writes {length:.2f} tokens per step{bounds}{at}{share}, over {counts.drafts:,} drafts."
+    name = "The model" if model == UNNAMED else model
+    return f"{name} writes {length:.2f} tokens per step{bounds}{at}{share}, over {counts.drafts:,} drafts."
 
 
 def _without_costs(counts: Counts) -> str:

@@ -128,7 +128,7 @@ class ObservationFile(_Record):
     """Time in ISO 8601, UTC."""
     sources: Annotated[list[str], Field(min_length=1, max_length=2)]
     """The address or file; two files: the second less the first."""
-    server: Literal["vllm", "sglang"]
+    server: Literal["vllm", "llama.cpp", "sglang"]
     """Whose names the counters have."""
     counted: Literal["since the server started", "between two scrapes", "at the moment"]
     """at the moment: gauges, which are no counts."""

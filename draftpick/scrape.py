@@ -274,6 +274,8 @@ def _refused(address: str, code: int) -> NotObservable:
             f"{address} is not there (404)",
             "vLLM has it at /metrics; SGLang too, if it was started with --enable-metrics",
         )
+    if code == 501:
+        return NotObservable(f"{address} is switched off (501)", "llama-server has it when started with --metrics")
     if 300 <= code < 400:
         return NotObservable(f"{address} sends from place to place ({code})", "name the address where it ends")
     return NotObservable(f"{address} answers with an error ({code})", "look into the server's log")

@@ -243,6 +243,7 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
         pytest.param(page(b"", 401), "asks for a key (401)", "DRAFTPICK_API_KEY", id="no key"),
         pytest.param(page(b"", 403), "asks for a key (403)", "DRAFTPICK_API_KEY", id="wrong key"),
         pytest.param(page(b"", 404), "is not there (404)", "--enable-metrics", id="not found"),
+        pytest.param(page(b"", 501), "switched off (501)", "--metrics", id="llama-server without them"),
         pytest.param(page(b"", 500), "an error (500)", "log", id="broken"),
         pytest.param(page(b"<html></html>"), "begins '<html>", "/metrics", id="HTML"),
         pytest.param(page(LINE.encode("utf-16")), "no UTF-8", "/metrics", id="another encoding"),
@@ -253,7 +254,7 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
         pytest.param(reset, "broke off its answer", "web server", id="reset"),
         pytest.param(no_http, "broke off its answer", "web server", id="no HTTP"),
         pytest.param(page(b"", 302, Location="http://example.org/"), "which is not asked", "trust", id="elsewhere"),
-        pytest.param(page(b"", 302, Location="file:///etc/passwd"), "which is not asked", "trust", id="a file"),
+        pytest.param(page(b"", 302, Location="file:///etc/passwd"), "from place to place", "where", id="a file"),
         pytest.param(page(b"", 302, Location="/again"), "from place to place (302)", "where it ends", id="circle"),
     ],
 )

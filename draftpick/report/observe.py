@@ -114,7 +114,7 @@ def _doubts(one: ModelRow) -> Iterable[str]:
 def _notes(found: ObservationFile, one: ModelRow) -> Iterable[str]:
     if one.drift is not None and not one.drift.moved:
         yield _drift(one.drift)
-    if found.counted == "between two scrapes" and found.server == "vllm" and one.drift is None:
+    if found.counted == "between two scrapes" and one.drift is None:
         yield "There is nothing before the first scrape to compare with."
     if one.by_k:
         yield f"{PAYS} A smaller k begins its drafts elsewhere, which moves its tokens per step a little."
@@ -132,7 +132,7 @@ def _drift(drift: Drift) -> str:
 
 
 def _provenance(found: ObservationFile) -> str:
-    names = "vLLM's counters" if found.server == "vllm" else "SGLang's gauges"
+    names = {"vllm": "vLLM's counters", "llama.cpp": "llama.cpp's counters", "sglang": "SGLang's gauges"}[found.server]
     span = f", {found.interval_s:.1f} s apart" if found.interval_s is not None else ""
     costs = f"; costs {found.costs}" if found.costs is not None else ""
     version = found.tool.get("version", "?")
