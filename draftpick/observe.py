@@ -510,7 +510,6 @@ def _decision(
     if not counts.drafts:
         return _open(f"{model} drafted nothing in this time.")
     seen = _seen(model, counts, lengths)
-    k = len(lengths) - 1
     if not lengths:
         return _open(f"{seen} Positions are not counted, so nothing can be said of another num_spec_tokens.")
     if costs is None or plan is None:
@@ -533,8 +532,8 @@ def _judged(model: str, counts: Counts, costs: Costs, plan: Plan, seen: str) -> 
         return _decided(f"{said} {seen}", plan, 0, "stop")
     if verdict.action == "undecided":
         return _open(
-            f"Undecided whether {model} gains by speculating: num_spec_tokens = {most.k} gives {_gain(most)} with these "
-            f"costs, too near to {enough}. {seen}"
+            f"Undecided whether {model} gains by speculating: num_spec_tokens = {most.k} gives {_gain(most)} with "
+            f"these costs, too near to {enough}. {seen}"
         )
     if best.k < k:
         why = f", and {best.k} are lighter under load" if best.speedup <= now.speedup else ""
@@ -546,9 +545,9 @@ def _judged(model: str, counts: Counts, costs: Costs, plan: Plan, seen: str) -> 
     further = _one_more(counts, costs)
     if further is not None and further > now.speedup * (1 + WITHIN):
         said = (
-            f"Try num_spec_tokens = {k + 1} for {model}: {further:.2f}× instead of {now.speedup:.2f}× the plain decoding "
-            "speed with these costs, if the next token is accepted as often as the last when it is reached, which no "
-            "counter shows."
+            f"Try num_spec_tokens = {k + 1} for {model}: {further:.2f}× instead of {now.speedup:.2f}× the plain "
+            "decoding speed with these costs, if the next token is accepted as often as the last when it is reached, "
+            "which no counter shows."
         )
         return _decided(f"{said} {seen}", plan, k + 1, "raise")
     said = f"Keep num_spec_tokens = {k} for {model}: {_gain(now)} with these costs, and fewer are slower."

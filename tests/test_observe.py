@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 from test_scrape import page, serving
 
-from draftpick.errors import InvalidFile, NotObservable
+from draftpick.errors import InvalidFile, NotObservable, UsageError
 from draftpick.observe import FAMILIES, Counts, costs_from_numbers, length_at, observe, pays_below
 from draftpick.observe_file import ModelRow, ObservationFile
 from draftpick.report import observe as report
@@ -399,6 +399,11 @@ def test_every_format_says_it(name: str, tmp_path: Path) -> None:
     assert (
         any(token.type == "table_open" for token in tokens) == any(one.by_k for one in found.models) or name == "gauges"
     )
+
+
+def test_a_format_that_it_does_not_have() -> None:
+    with pytest.raises(UsageError, match="an observation is not written as csv"):
+        saved.write(seen(vllm()), "csv")
 
 
 @pytest.mark.parametrize(
