@@ -650,7 +650,10 @@ def _gauged(scrape: Scrape, model: str, engines: Mapping[Key, Mapping[str, float
                 f"{scrape.source}: an accept length of {length:g} and an accept rate of {rate:g} cannot be",
                 "lengths count the target's own token, so they are 1 or more; rates are shares",
             )
-        figures = {"mean_acceptance_length": length, "draft_acceptance_rate": rate if _RATE in found else None}
+        figures: dict[str, Any] = {
+            "mean_acceptance_length": length,
+            "draft_acceptance_rate": rate if _RATE in found else None,
+        }
         rows.append(EngineRow(engine=key.engine, labels=dict(key.labels), **figures))
     steps = {int(found.get(_STEPS, 0)) for found in engines.values()}
     k = steps.pop() if len(steps) == 1 else 0
