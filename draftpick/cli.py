@@ -26,9 +26,11 @@ from draftpick.options import (
     ChosenMethod,
     Config,
     Context,
+    CostsFile,
     CostsFrom,
     DeviceName,
     Draft,
+    DraftCost,
     DraftQuantization,
     Drafts,
     Dtype,
@@ -52,6 +54,7 @@ from draftpick.options import (
     Output,
     OutputFormat,
     OutputLength,
+    Overhead,
     Overlay,
     Policies,
     Precision,
@@ -84,6 +87,7 @@ from draftpick.options import (
     TracePath,
     Utilization,
     Verify,
+    VerifyCost,
     Workload,
     Yes,
     asked,
@@ -92,6 +96,7 @@ from draftpick.options import (
     merged,
     pair_options,
     setting,
+    share,
 )
 
 if TYPE_CHECKING:
@@ -105,6 +110,7 @@ if TYPE_CHECKING:
     from draftpick.gate_file import GateFile
     from draftpick.models.profile import ModelProfile
     from draftpick.probe_file import ProbeFile
+    from draftpick.scrape import Scrape
 
 UNWRITTEN, BUG, INTERRUPTED = 3, 70, 130
 LONGEST_LINE = 600
@@ -341,18 +347,9 @@ def plan(
     draft_acceptance_rate: Annotated[
         float | None, typer.Option(metavar="RATE", help="Accepted / drafted at k, as engines log it.")
     ] = None,
-    draft_cost: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATIO", help="Time of a drafted token, in plain steps of the target; 0 for n-gram lookup."
-        ),
-    ] = None,
-    verify_cost: Annotated[
-        float, typer.Option(metavar="RATIO", help="Time of a verification, in plain steps of the target.")
-    ] = 1.0,
-    overhead: Annotated[
-        float, typer.Option(metavar="RATIO", help="What a step with a draft adds, in plain steps of the target.")
-    ] = 0.0,
+    draft_cost: DraftCost = None,
+    verify_cost: VerifyCost = 1.0,
+    overhead: Overhead = 0.0,
     num_speculative_tokens: SpecTokens = None,
     policy: Policies = None,
     engine: EngineName = None,
@@ -545,12 +542,96 @@ def _summarise(found: object) -> None:
             file.write(github.summary(found))
 
 
+def observe(
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="[URL]", help="The server, as http://localhost:8000.", show_default=False),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="Metrics saved from it; twice: before and after.", show_default=False),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            parser=share("--interval"),
+            metavar="SECONDS",
+            help="Look twice, and count what came in between; by default all since the server started.",
+        ),
+    ] = None,
+    draft_cost: DraftCost = None,
+    verify_cost: VerifyCost = 1.0,
+    overhead: Overhead = 0.0,
+    costs: CostsFile = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """Read a running server's counters: what its speculation does, and which num_spec_tokens it should use."""
+    options = _options(dict(locals()))
+    if (url is None) == (not file):
+        raise UsageError("name a server or files of its metrics", "draftpick observe http://localhost:8000")
+    from draftpick import observe as observing
+    from draftpick.report import saved
+
+    if costs is not None and (draft_cost, verify_cost, overhead) != (None, 1.0, 0.0):
+        raise UsageError("costs were given twice", "leave out --costs, or the numbers")
+    priced = observing.costs_from_numbers(draft_cost, verify_cost, overhead)
+    if costs is not None:
+        from draftpick.probe_file import read_costs
+
+        priced = observing.costs_from_file(read_costs(costs), str(costs))
+    scrapes = _saved_scrapes(file, interval) if file else _scrapes(str(url), interval)
+    found = observing.observe(scrapes, priced)
+    wanted = _format(options)
+    if wanted is Format.table:
+        from draftpick.report import observe as report
+
+        text = report.table(found, **_screen(no_color, output))
+    else:
+        text = saved.write(found, wanted.value)
+    _write(text, output)
+    raise typer.Exit(0 if exit_zero else found.exit_code)
+
+
+def _saved_scrapes(files: list[Path], interval: float | None) -> "list[Scrape]":
+    from draftpick import scrape
+    from draftpick.observe import FAMILIES
+
+    if len(files) > 2 or interval is not None:
+        raise UsageError(
+            f"{len(files)} files were given" if len(files) > 2 else "--interval and files were both given",
+            "give one file, or two: --file before.txt --file after.txt; --interval is for a server",
+        )
+    return [scrape.from_file(path, FAMILIES) for path in files]
+
+
+def _scrapes(url: str, interval: float | None) -> "list[Scrape]":
+    """One look at a server, or two with the interval between them."""
+    import time
+
+    from draftpick import scrape
+    from draftpick.observe import FAMILIES
+
+    found = [scrape.from_server(url, FAMILIES)]
+    if interval is not None:
+        with _Progress(quiet=_quiet) as say:
+            say(f"looking again in {interval:g} s")
+            time.sleep(interval)
+        found.append(scrape.from_server(url, FAMILIES))
+    return found
+
+
 def report(
     file: Annotated[
         Path,
         typer.Argument(
             metavar="FILE",
-            help="JSON that `recommend`, `check`, `plan`, `probe` or `gate` wrote.",
+            help="JSON that `recommend`, `check`, `plan`, `probe`, `gate` or `observe` wrote.",
             show_default=False,
         ),
     ],
@@ -649,6 +730,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
     "launch": (launch, "Use", "draftpick launch advice.json --engine vllm > start.sh"),
     "gate": (gate, "Watch", "draftpick gate pairs.toml --format github"),
+    "observe": (observe, "Watch", "draftpick observe http://localhost:8000 --interval 60 --draft-cost 0.05"),
     "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
 }

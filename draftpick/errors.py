@@ -30,3 +30,9 @@ class NotResolvable(DraftpickError):
     """A model that cannot be judged: missing, gated, offline, or an empty folder (exit code 3)."""
 
     exit_code = 3
+
+
+class NotObservable(DraftpickError):
+    """A server that cannot be judged: out of reach, without counters of speculation, or idle (exit code 3)."""
+
+    exit_code = 3

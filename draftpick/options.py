@@ -73,6 +73,7 @@ _NUMBERS = {
     "temperature": (0.0, 10.0),
     "precision": (0.0, 0.5),
     "top_p": (0.01, 1.0),
+    "interval": (0.01, 86_400.0),
 }
 
 
@@ -462,6 +463,27 @@ CostsFrom = Annotated[
         help="measured (the default), roofline (leave them to `plan`), or a JSON file with times.",
         rich_help_panel=_MEASURED,
     ),
+]
+DraftCost = Annotated[
+    float | None,
+    typer.Option(
+        "--draft-cost",
+        metavar="RATIO",
+        help="Time of a drafted token, in plain steps of the target; 0 for n-gram lookup.",
+        show_default=False,
+    ),
+]
+VerifyCost = Annotated[
+    float,
+    typer.Option("--verify-cost", metavar="RATIO", help="Time of a verification, in plain steps of the target."),
+]
+Overhead = Annotated[
+    float,
+    typer.Option("--overhead", metavar="RATIO", help="What a step with a draft adds, in plain steps of the target."),
+]
+CostsFile = Annotated[
+    Path | None,
+    typer.Option("--costs", help="JSON with times of a step, as `probe --costs` takes it.", show_default=False),
 ]
 TimedBatches = Annotated[
     list[int] | None,

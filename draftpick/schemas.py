@@ -25,6 +25,7 @@ from draftpick.advice_file import AdviceFile
 from draftpick.atomic import write_text
 from draftpick.gate_file import BaselineFile, GateFile, PolicyFile
 from draftpick.models import profile
+from draftpick.observe_file import ObservationFile
 from draftpick.probe.trace import DraftColumns, Row
 from draftpick.probe_file import GivenCosts, ProbeFile
 from draftpick.report.text import json_text
@@ -61,6 +62,7 @@ DOCUMENTS = (
     Document("probe", "A probe of draftpick", ProbeFile, "serialization"),
     Document("trace", "An answer in a trace of draftpick: a line, behind the first", _ANSWER, "serialization"),
     Document("gate", "A gate's result of draftpick", GateFile, "serialization"),
+    Document("observation", "What draftpick read from a running server's counters", ObservationFile, "serialization"),
     Document("policy", "Pairs and their policy, for draftpick gate", PolicyFile, "validation", toml=True),
     Document("baseline", "The baselines of a gate's pairs", BaselineFile, "serialization"),
     Document("costs", "Times of a step, for draftpick --costs", GivenCosts, "validation"),

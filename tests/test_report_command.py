@@ -145,7 +145,7 @@ def test_what_a_command_cannot_write_is_a_usage_error(command: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({}, "no advice, probe or gate's result"),
+        ({}, "no advice, probe, gate's result or observation"),
         ({"kind": "gate", "schema_version": "1"}, "tool: "),
         ({"kind": "gate", "schema_version": "7"}, "its schema_version is '7'"),
         ({"schema_version": "7", "candidates": []}, "its schema_version is '7'"),

@@ -21,7 +21,7 @@ import pytest
 from commands import run
 from jsonschema import Draft202012Validator, FormatChecker
 
-from draftpick import advice_file, gate_file, probe_file, schemas
+from draftpick import advice_file, gate_file, observe_file, probe_file, schemas
 from draftpick.advice_file import read_advice
 from draftpick.errors import InvalidFile
 from draftpick.gate_file import GateFile, PolicyFile
@@ -79,7 +79,14 @@ def test_each_is_a_schema_with_a_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [("advice", advice_file), ("probe", probe_file), ("gate", gate_file), ("policy", gate_file)]
+    ("name", "module"),
+    [
+        ("advice", advice_file),
+        ("probe", probe_file),
+        ("gate", gate_file),
+        ("policy", gate_file),
+        ("observation", observe_file),
+    ],
 )
 def test_each_holds_for_the_version_that_is_read(name: str, module: ModuleType) -> None:
     assert schema(name)["properties"]["schema_version"]["const"] == module.SCHEMA_VERSION

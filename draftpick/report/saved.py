@@ -9,24 +9,28 @@ from draftpick.advice_file import MOST_BYTES, AdviceFile, checked_advice
 from draftpick.errors import DraftpickError, InvalidFile, UsageError
 from draftpick.gate_file import GateFile, checked_gate
 from draftpick.models.bounded import read_json
+from draftpick.observe_file import ObservationFile, checked_observation
 from draftpick.probe_file import ProbeFile, checked_probe
 from draftpick.report.blocks import Block, Paragraph, Report, Section
 from draftpick.report.text import json_text
 
-Saved = AdviceFile | ProbeFile | GateFile
+Saved = AdviceFile | ProbeFile | GateFile | ObservationFile
 
 
 def read(path: Path) -> Saved:
-    """The advice, probe or gate's result in a file, told by its content. Raises InvalidFile for what is none."""
+    """The advice, probe, gate's result or observation in a file, told by its content. Raises InvalidFile for others."""
     value = read_json(path, MOST_BYTES)
     if value.get("kind") == "probe":
         return checked_probe(value, path)
     if value.get("kind") == "gate":
         return checked_gate(value, path)
+    if value.get("kind") == "observation":
+        return checked_observation(value, path)
     if value.get("kind", "advice") != "advice" or "candidates" not in value:
         raise InvalidFile(
-            f"{path} is no advice, probe or gate's result",
-            "name what `draftpick recommend --json -o FILE`, `probe -o FILE` or `gate --json -o FILE` wrote",
+            f"{path} is no advice, probe, gate's result or observation",
+            "name what `draftpick recommend --json -o FILE`, `probe -o FILE`, `gate --json -o FILE` or "
+            "`observe --json -o FILE` wrote",
         )
     return checked_advice(value, path)
 
@@ -58,31 +62,35 @@ def write(
         return json_text(found.model_dump(mode="json")) + "\n"
     if form in ("markdown", "html"):
         return _page(_blocks(found, explain, everything, catalog_folder), form)
-    writers = _GATE if isinstance(found, GateFile) else _PROBE if isinstance(found, ProbeFile) else _ADVICE
+    kind, writers = _WRITERS[type(found)]
     if form not in writers:
         raise UsageError(
-            f"a {_kind(found)} is not written as {form}", f"one of {', '.join(('markdown', 'html', 'json', *writers))}"
+            f"{kind} is not written as {form}", f"one of {', '.join(('markdown', 'html', 'json', *writers))}"
         )
     module, function = writers[form]
     text: str = getattr(import_module(f"draftpick.report.{module}"), function)(found)
     return text
 
 
-_ADVICE = {"csv": ("csv", "render")}
-_PROBE = {"csv": ("csv", "render"), "speculation-profile": ("speculation_profile", "render")}
-_GATE = {"github": ("github", "annotations"), "junit": ("junit", "render"), "sarif": ("sarif", "render")}
+_WRITERS: dict[type, tuple[str, dict[str, tuple[str, str]]]] = {
+    AdviceFile: ("an advice", {"csv": ("csv", "render")}),
+    ProbeFile: ("a probe", {"csv": ("csv", "render"), "speculation-profile": ("speculation_profile", "render")}),
+    GateFile: (
+        "a gate's result",
+        {"github": ("github", "annotations"), "junit": ("junit", "render"), "sarif": ("sarif", "render")},
+    ),
+    ObservationFile: ("an observation", {}),
+}
 """Format → the module and the function that write it, beside those that every answer has."""
 
 
-def _kind(found: Saved) -> str:
-    return "gate's result" if isinstance(found, GateFile) else "probe" if isinstance(found, ProbeFile) else "advice"
-
-
 def _blocks(found: Saved, explain: bool, everything: bool, catalog_folder: Path | None) -> Report:
-    from draftpick.report import advice, gate, probe_report
+    from draftpick.report import advice, gate, observe, probe_report
 
     if isinstance(found, GateFile):
         return gate.blocks(found)
+    if isinstance(found, ObservationFile):
+        return observe.blocks(found)
     if isinstance(found, ProbeFile):
         report = probe_report.blocks_of(found)
     else:

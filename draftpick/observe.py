@@ -1,0 +1,674 @@
+"""What a running server's speculation does, and which num_spec_tokens it should use, from its Prometheus counters.
+
+vLLM (0.32.0, `vllm/v1/spec_decode/metrics.py`; since PR 16665 of 2025) counts `vllm:spec_decode_num_drafts`,
+`…_num_draft_tokens`, `…_num_accepted_tokens` and `…_num_accepted_tokens_per_pos{position="0"…}`, each with `_total`
+behind it and the labels `model_name` and `engine`; its mean acceptance length is 1 + accepted / drafts. vLLM-Ascend is
+a plug-in of vLLM and has the same. llama.cpp (b11434, `tools/server/server-task.cpp`, with `--metrics`) counts the same
+under `llamacpp:`, without labels, when a request ends. SGLang (0.5.23, `srt/observability/metrics_collector.py`) counts
+neither drafts nor positions: its gauges `sglang:spec_accept_length` (bonus token included) and `…_accept_rate` are
+means of its last 40 or so steps, 0 where it does not speculate. docs/observe.md says what they cannot tell.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+from draftpick import __version__
+from draftpick.choices import Choice
+from draftpick.errors import NotObservable, UsageError
+from draftpick.observe_file import (
+    SCHEMA_VERSION,
+    Decision,
+    Drift,
+    EngineRow,
+    LengthRow,
+    ModelRow,
+    ObservationFile,
+    PositionRates,
+)
+from draftpick.probe_file import GivenCosts, IntervalRecord
+from draftpick.scrape import Sample, Scrape
+from draftpick.speedup import (
+    MARGIN,
+    MOST_TOKENS,
+    WITHIN,
+    Interval,
+    KRow,
+    Plan,
+    StepTimes,
+    checked_cost,
+    checked_times,
+    decide,
+    make_plan,
+    speedup,
+)
+
+_COUNTER = re.compile(
+    r"(vllm|llamacpp):spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
+)
+_SERVERS = {"vllm": "vllm", "llamacpp": "llama.cpp"}
+UNNAMED = "the model"
+_STARTED = "vllm:spec_decode_num_drafts_created"
+"""When the counter began: a restart shows even where the new count is already the higher one."""
+_OLD = "vllm:spec_decode_num_emitted_tokens_total"
+"""Of vLLM's first engine (V0), which counted no drafts."""
+_LENGTH, _RATE, _STEPS = "sglang:spec_accept_length", "sglang:spec_accept_rate", "sglang:spec_num_steps"
+FAMILIES = re.compile(f"{_COUNTER.pattern}|{_STARTED}|{_OLD}|{_LENGTH}|{_RATE}|{_STEPS}")
+"""What is read of a server's metrics."""
+
+CHOICES: tuple[Choice, ...] = (
+    Choice("observe.least-tokens", 500, "fewer tokens are a handful of requests, and decide nothing"),
+    Choice("observe.slack", 0.005, "counters of one moment are not read in one moment: so far they may disagree"),
+    Choice("observe.short", 0.99, "drafts that are shorter on average than this share of k were cut by some rule"),
+)
+_CHOSEN = {choice.name: choice.value for choice in CHOICES}
+LEAST_TOKENS = int(_CHOSEN["observe.least-tokens"])
+LEVEL = 0.95
+_Z = 1.959964
+_EXTREMES = 2
+"""Drafts added at either end before an interval is taken, as Agresti and Coull do: all of few is no certainty."""
+
+
+class Costs(NamedTuple):
+    """What a step costs where the server runs."""
+
+    times: StepTimes
+    words: str
+    """Where they come from."""
+
+
+class Counts(NamedTuple):
+    """The counters of one engine, or of several."""
+
+    drafts: int
+    draft_tokens: int
+    accepted: int
+    positions: tuple[int, ...]
+    """Accepted at position 1, 2, … k; empty where they are not exported."""
+    started: float | None = None
+    """Unix time at which they began; None where it is not exported."""
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """Drafts that accept exactly 0, 1, … k tokens."""
+        edges = (self.drafts, *self.positions)
+        return (*(before - after for before, after in pairwise(edges)), edges[-1]) if self.positions else ()
+
+
+class Key(NamedTuple):
+    """One engine of one model."""
+
+    model: str
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def engine(self) -> str:
+        """The labels in words."""
+        if [name for name, _ in self.labels] == ["engine"]:
+            return self.labels[0][1]
+        return ", ".join(f"{name} {value}" for name, value in self.labels) or "the only one"
+
+
+class Window(NamedTuple):
+    """What one engine counted in the time looked at."""
+
+    counts: Counts
+    before: Counts | None
+    """At the first scrape; None with one scrape, and where the counters began anew."""
+    restarted: bool
+
+
+def costs_from_numbers(draft_cost: float | None, verify_cost: float, overhead: float) -> Costs | None:
+    """Costs in plain steps of the target, with the meaning they have in `plan`; None where none were given.
+
+    Raises UsageError for impossible or missing numbers.
+    """
+    if draft_cost is None:
+        if (verify_cost, overhead) != (1.0, 0.0):
+            raise UsageError("no draft cost was given", "say what a drafted token costs: --draft-cost 0.05")
+        return None
+    checked_cost(draft_cost, "the draft cost ratio")
+    checked_cost(overhead, "the overhead per step")
+    if checked_cost(verify_cost, "the verify cost") <= 0:
+        raise UsageError(f"the verify cost is {verify_cost!r}", "it is in plain steps of the target: 1 is as one token")
+    words = f"as given: draft {draft_cost:g}, verification {verify_cost:g}, overhead {overhead:g} plain steps"
+    return Costs(StepTimes(1.0, draft_cost, draft_cost, (1.0,) + (verify_cost,) * MOST_TOKENS, overhead), words)
+
+
+def costs_from_file(given: GivenCosts, name: str) -> Costs:
+    """Costs that somebody measured. `name` is the file's. Raises UsageError for impossible times."""
+    first = given.draft_ms if given.draft_first_ms is None else given.draft_first_ms
+    times = StepTimes(given.target_ms, first, given.draft_ms, tuple(given.verify_ms), given.overhead_ms)
+    return Costs(checked_times(times), f"of {name}: {given.software}")
+
+
+def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
+    """What one scrape counted since the server started, or two between them.
+
+    Raises NotObservable where nothing of speculation is counted, or nothing was drafted; UsageError for costs that do
+    not reach the server's k.
+    """
+    *earlier, last = scrapes
+    counter = next(filter(None, (_COUNTER.fullmatch(sample.name) for sample in last.samples)), None)
+    if counter is not None:
+        server, counted = _SERVERS[counter[1]], "between two scrapes" if earlier else "since the server started"
+        models = _counted(last, earlier[0] if earlier else None, costs)
+    elif any(sample.name == _LENGTH for sample in last.samples):
+        server, counted, models = "sglang", "at the moment", _sglang(last)
+    else:
+        raise _nothing_counted(last)
+    both = [one.at for one in scrapes if one.at is not None]
+    return ObservationFile.model_validate(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "observation",
+            "tool": {"name": "draftpick", "version": __version__},
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "sources": list(dict.fromkeys(one.source for one in scrapes)),
+            "server": server,
+            "counted": counted,
+            "interval_s": both[1] - both[0] if len(both) == 2 else None,
+            "costs": costs.words if costs is not None and counter is not None else None,
+            "models": models,
+        }
+    )
+
+
+def _nothing_counted(scrape: Scrape) -> NotObservable:
+    names = scrape.namespaces
+    if any(sample.name == _OLD for sample in scrape.samples):
+        return NotObservable(f"{scrape.source}: this vLLM counts no drafts", "newer ones do: update it")
+    if "vllm" in names:
+        return NotObservable(
+            f"{scrape.source}: this vLLM server counts nothing of speculation",
+            "it does when started with --speculative-config and without --disable-log-stats; `draftpick launch` writes "
+            "the first",
+        )
+    if "sglang" in names:
+        return NotObservable(f"{scrape.source}: this SGLang server shows no accept length", "update it: 0.5.23 has it")
+    there = ", ".join(sorted(name[:40] for name in names)[:5]) or "none"
+    return NotObservable(
+        f"{scrape.source}: no counters of speculation that are known (names there: {there})",
+        "those of vLLM, vLLM-Ascend, llama.cpp and SGLang are known; measure others with `draftpick probe`",
+    )
+
+
+# ---------------------------------------------------------------------- counters
+
+
+def _counted(last: Scrape, first: Scrape | None, costs: Costs | None) -> list[ModelRow]:
+    before = _counters(first) if first is not None else None
+    windows = {key: _window(key, counts, before) for key, counts in _counters(last).items()}
+    if not any(window.counts.drafts for window in windows.values()):
+        raise _idle(last.source, first is not None, sum(one.before.drafts for one in windows.values() if one.before))
+    by_model = groupby(sorted(windows, key=lambda key: (key.model, _natural(key.engine))), key=lambda key: key.model)
+    return [_model_row(model, {key: windows[key] for key in keys}, costs) for model, keys in by_model]
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Numbers by their value, so that engine 10 comes behind engine 9."""
+    return [(int(part) if len(part) < 10 else 0, part) for part in re.findall(r"[0-9]+", text)] or [(0, text)]
+
+
+def _idle(source: str, between: bool, before: int) -> NotObservable:
+    if between:
+        return NotObservable(
+            f"{source}: nothing was drafted between the two scrapes, {before:,} drafts before them",
+            "observe while requests are answered, for longer, or without --interval to see all since the start",
+        )
+    return NotObservable(f"{source}: nothing was drafted since the server started", "observe again after some requests")
+
+
+def _counters(scrape: Scrape) -> dict[Key, Counts]:
+    """The counters of each engine. Raises NotObservable where they contradict each other."""
+    totals: dict[Key, dict[str, int]] = {}
+    positions: dict[Key, dict[int, int]] = {}
+    started: dict[Key, float] = {}
+    for sample in scrape.samples:
+        key = _key(sample)
+        if sample.name == _STARTED:
+            started[key] = sample.value
+        elif found := _COUNTER.fullmatch(sample.name):
+            if found[2] == "accepted_tokens_per_pos":
+                _put(positions.setdefault(key, {}), _position(sample, scrape), sample, scrape)
+            else:
+                _put(totals.setdefault(key, {}), found[2], sample, scrape)
+    counts = {key: _counts(totals.get(key, {}), positions.get(key, {}), scrape) for key in {**totals, **positions}}
+    return {key: one._replace(started=started.get(key)) for key, one in counts.items()}
+
+
+def _key(sample: Sample) -> Key:
+    labels = {name: value for name, value in sample.labels.items() if name not in ("model_name", "position")}
+    return Key(sample.labels.get("model_name") or UNNAMED, tuple(sorted(labels.items())))
+
+
+def _put(found: dict[Any, int], name: str | int, sample: Sample, scrape: Scrape) -> None:
+    if not 0 <= sample.value < 1 << 53 or sample.value != int(sample.value):
+        raise _contradiction(scrape, f"{sample.name} is {sample.value:g}")
+    if name in found:
+        raise _contradiction(scrape, f"{sample.name} is there twice for one engine")
+    found[name] = int(sample.value)
+
+
+def _position(sample: Sample, scrape: Scrape) -> int:
+    text = sample.labels.get("position", "")
+    if not re.fullmatch(r"[0-9]{1,3}", text) or int(text) >= MOST_TOKENS:
+        raise _contradiction(scrape, f"position {text[:20]!r} of {sample.name}")
+    return int(text)
+
+
+def _counts(totals: Mapping[str, int], positions: Mapping[int, int], scrape: Scrape) -> Counts:
+    lacking = {"drafts", "draft_tokens", "accepted_tokens"} - totals.keys()
+    if lacking:
+        raise _contradiction(scrape, f"spec_decode_num_{min(lacking)} is missing")
+    if sorted(positions) != list(range(len(positions))):
+        raise _contradiction(scrape, "positions do not count 0, 1, 2, …")
+    drafts, drafted, accepted = totals["drafts"], totals["draft_tokens"], totals["accepted_tokens"]
+    per_position = tuple(positions[place] for place in range(len(positions)))
+    return _agreeing(Counts(drafts, drafted, accepted, per_position), scrape.source)
+
+
+def _agreeing(counts: Counts, source: str) -> Counts:
+    """The counts, of which none may exceed the one it is a part of. Raises NotObservable."""
+    slack = 16 + _CHOSEN["observe.slack"] * counts.drafts
+    tidy: list[int] = []
+    for place, count in enumerate(counts.positions, start=1):
+        most = tidy[-1] if tidy else counts.drafts
+        if count > most + slack:
+            raise NotObservable(
+                f"{source}: the counters contradict each other: {count:,} accepted at position {place}, of {most:,}",
+                _HINT,
+            )
+        tidy.append(min(count, most))
+    if counts.accepted > counts.draft_tokens + slack or (
+        tidy and counts.draft_tokens > len(tidy) * counts.drafts + slack
+    ):
+        raise NotObservable(
+            f"{source}: the counters contradict each other: {counts.drafts:,} drafts of {len(tidy) or 'some'} tokens, "
+            f"{counts.draft_tokens:,} drafted, {counts.accepted:,} accepted",
+            _HINT,
+        )
+    return counts._replace(accepted=min(counts.accepted, counts.draft_tokens), positions=tuple(tidy))
+
+
+_HINT = "is it one server's own page, unchanged? Scrapes of several servers must not be added up before"
+
+
+def _contradiction(scrape: Scrape, what: str) -> NotObservable:
+    return NotObservable(f"{scrape.source}: counters that no server writes: {what}", _HINT)
+
+
+def _window(key: Key, after: Counts, before: Mapping[Key, Counts] | None) -> Window:
+    """What was counted since the first scrape; since the restart where the counters began anew in between."""
+    if before is None:
+        return Window(after, None, restarted=False)
+    first = before.get(key)
+    if first is None or _began_anew(first, after):
+        return Window(after, None, restarted=True)
+    positions = tuple(new - old for new, old in zip(after.positions, first.positions, strict=True))
+    counts = Counts(
+        after.drafts - first.drafts,
+        after.draft_tokens - first.draft_tokens,
+        after.accepted - first.accepted,
+        positions,
+    )
+    return Window(_agreeing(counts, f"engine {key.engine}"), first, restarted=False)
+
+
+def _began_anew(first: Counts, after: Counts) -> bool:
+    if len(first.positions) != len(after.positions):
+        return True
+    if first.started is not None and after.started is not None and abs(first.started - after.started) > 1:
+        return True
+    old, new = ((one.drafts, one.draft_tokens, one.accepted, *one.positions) for one in (first, after))
+    return any(now < then for now, then in zip(new, old, strict=True))
+
+
+def _sum(parts: Iterable[Counts]) -> Counts:
+    """Of the engines of a model: drafts of other lengths have no further positions."""
+    whole = list(parts)
+    most = max(len(one.positions) for one in whole)
+    positions = tuple(sum(one.positions[place] for one in whole if place < len(one.positions)) for place in range(most))
+    return Counts(
+        sum(one.drafts for one in whole),
+        sum(one.draft_tokens for one in whole),
+        sum(one.accepted for one in whole),
+        positions,
+    )
+
+
+# ---------------------------------------------------------------------- what follows
+
+
+def _model_row(model: str, windows: Mapping[Key, Window], costs: Costs | None) -> ModelRow:
+    counts = _sum(window.counts for window in windows.values())
+    k = len(counts.positions)
+    lengths = [length_at(counts, place) for place in range(k + 1)] if counts.drafts and k else []
+    plan = _plan(lengths, costs, k) if costs is not None and lengths else None
+    doubts = _doubts(counts, windows.values())
+    return ModelRow(
+        model=model,
+        **_figures(counts),
+        num_spec_tokens=k or None,
+        by_k=_by_k(counts, lengths, plan),
+        drift=_drift(counts, [window.before for window in windows.values()]),
+        doubts=doubts,
+        decision=_decision(model, counts, lengths, costs, plan),
+        engines=[
+            EngineRow(engine=key.engine, labels=dict(key.labels), **_figures(window.counts))
+            for key, window in windows.items()
+        ],
+    )
+
+
+def _interval(histogram: Sequence[int]) -> Interval:
+    """The mean of 0, 1, 2, … with these frequencies; its bounds take the draws as independent."""
+    most, number = len(histogram) - 1, sum(histogram)
+    value = sum(place * count for place, count in enumerate(histogram)) / number
+    padded = [count + _EXTREMES * (place in (0, most)) for place, count in enumerate(histogram)]
+    total = sum(padded)
+    centre = sum(place * count for place, count in enumerate(padded)) / total
+    variance = sum(count * (place - centre) ** 2 for place, count in enumerate(padded)) / total
+    half = _Z * math.sqrt(variance / total)
+    return Interval(value, min(value, max(centre - half, 0.0)), max(value, min(centre + half, most)), LEVEL)
+
+
+def length_at(counts: Counts, k: int) -> Interval:
+    """τ(k) = 1 + Σ marginal rates up to k, for drafts that begin where the server's did; 1 ≤ τ ≤ k + 1."""
+    if k == 0:
+        return Interval(1.0, 1.0, 1.0, LEVEL)
+    histogram = counts.histogram
+    value, low, high, level = _interval((*histogram[:k], sum(histogram[k:])))
+    return Interval(1 + value, 1 + low, 1 + high, level)
+
+
+def pays_below(counts: Counts, k: int) -> float:
+    """The cost x, in plain steps, of drafting and verifying one more token at which the k-th just pays.
+
+    With a step of 1 + k·x, τ(k)/(1 + k·x) = τ(k−1)/(1 + (k−1)·x) there; below it k is the faster one.
+    """
+    before = 1 + sum(counts.positions[: k - 1]) / counts.drafts
+    return _even(counts.positions[k - 1] / counts.drafts, before, k)
+
+
+def _even(rate: float, before: float, k: int) -> float:
+    # Marginal rates never rise, so that `before` is at least 1 + (k − 1)·rate.
+    return rate / (before - (k - 1) * rate)
+
+
+def _figures(counts: Counts) -> dict[str, Any]:
+    """The fields of `Counted`."""
+    found: dict[str, Any] = {
+        "num_drafts": counts.drafts,
+        "num_draft_tokens": counts.draft_tokens,
+        "num_accepted_tokens": counts.accepted,
+        "num_accepted_tokens_per_pos": list(counts.positions),
+        "acceptance_histogram": list(counts.histogram),
+    }
+    if not counts.drafts:
+        return found
+    found["mean_acceptance_length"] = value = 1 + counts.accepted / counts.drafts
+    if counts.draft_tokens:
+        found["draft_acceptance_rate"] = counts.accepted / counts.draft_tokens
+    if counts.positions:
+        bounds = length_at(counts, len(counts.positions))
+        found["mean_acceptance_length_low"] = min(bounds.low, value)
+        found["mean_acceptance_length_high"] = max(bounds.high, value)
+        found["position_rates"] = _position_rates(counts)
+    return found
+
+
+def _position_rates(counts: Counts) -> PositionRates:
+    reached = (counts.drafts, *counts.positions)
+    marginal = [_interval((counts.drafts - count, count)) for count in counts.positions]
+    conditional = [_interval((of - count, count)) if of else None for of, count in pairwise(reached)]
+    return PositionRates(
+        marginal=[one.value for one in marginal],
+        conditional=[one.value if one else None for one in conditional],
+        marginal_low=[one.low for one in marginal],
+        marginal_high=[one.high for one in marginal],
+        conditional_low=[one.low if one else None for one in conditional],
+        conditional_high=[one.high if one else None for one in conditional],
+    )
+
+
+def _plan(lengths: Sequence[Interval], costs: Costs, k: int) -> Plan:
+    if costs.times.most_tokens < k:
+        raise UsageError(
+            f"the costs {costs.words} reach k = {costs.times.most_tokens}, and the server drafts {k} tokens",
+            f"verify_ms needs {k + 1} numbers, over 1 to {k + 1} positions",
+        )
+    return make_plan(lengths, costs.times)
+
+
+def _by_k(counts: Counts, lengths: Sequence[Interval], plan: Plan | None) -> list[LengthRow]:
+    rows: list[LengthRow] = []
+    for k, length in enumerate(lengths):
+        gain = plan.row(k) if plan is not None else None
+        rows.append(
+            LengthRow(
+                k=k,
+                mean_acceptance_length=length.value,
+                mean_acceptance_length_low=length.low,
+                mean_acceptance_length_high=length.high,
+                pays_below=pays_below(counts, k) if k else None,
+                speedup=IntervalRecord(value=gain.speedup, low=gain.low, high=gain.high, level=LEVEL) if gain else None,
+            )
+        )
+    return rows
+
+
+def _drift(counts: Counts, before: Sequence[Counts | None]) -> Drift | None:
+    """The interval against all before it, drafts taken as independent."""
+    known = [one for one in before if one is not None]
+    if not known or len(known) < len(before):
+        return None
+    old = _sum(known)
+    if not (old.drafts and counts.drafts and counts.positions):
+        return None
+    then, now = length_at(old, len(old.positions)), length_at(counts, len(counts.positions))
+    change = now.value - then.value
+    half = math.hypot((then.high - then.low) / 2, (now.high - now.low) / 2)
+    return Drift(
+        before=IntervalRecord(**then._asdict()),
+        num_drafts_before=old.drafts,
+        change=IntervalRecord(value=change, low=change - half, high=change + half, level=LEVEL),
+        moved=abs(change) > half,
+    )
+
+
+def _doubts(counts: Counts, windows: Iterable[Window]) -> list[str]:
+    doubts = []
+    lengths = {len(window.counts.positions) for window in windows}
+    if counts.drafts + counts.accepted < LEAST_TOKENS:
+        doubts.append(f"only {counts.drafts + counts.accepted:,} tokens were written: too few to decide by")
+    if any(window.restarted for window in windows):
+        doubts.append("counters began anew between the two scrapes, or appeared there: those are counted since then")
+    if len(lengths) > 1:
+        doubts.append("its engines draft different numbers of tokens: rates at the last positions are of some of them")
+    k = len(counts.positions)
+    if k and counts.draft_tokens < _CHOSEN["observe.short"] * k * counts.drafts:
+        doubts.append(
+            f"drafts were {counts.draft_tokens / counts.drafts:.2f} tokens long on average, not {k} (a rule that ends "
+            "them, a number by batch, grammars): a position counts as rejected where it was not drafted, and costs are "
+            "those of whole drafts"
+        )
+    return doubts
+
+
+# ---------------------------------------------------------------------- the decision
+
+
+def _decision(
+    model: str, counts: Counts, lengths: Sequence[Interval], costs: Costs | None, plan: Plan | None
+) -> Decision:
+    if not counts.drafts:
+        return _open(f"{model} drafted nothing in this time.")
+    seen = _seen(model, counts, lengths)
+    if not lengths:
+        return _open(f"{seen} Positions are not counted, so nothing can be said of another num_spec_tokens.")
+    if costs is None or plan is None:
+        return _open(f"{seen} {_without_costs(counts)}")
+    if counts.drafts + counts.accepted < LEAST_TOKENS:
+        return _open(f"{seen} That is too little to decide by: observe again after more requests.")
+    return _judged(model, counts, costs, plan, seen)
+
+
+def _judged(model: str, counts: Counts, costs: Costs, plan: Plan, seen: str) -> Decision:
+    """Whether to speculate, then whether with fewer tokens, as many, or perhaps more."""
+    k, best = len(counts.positions), plan.row(plan.num_spec_tokens)
+    now, most, enough = plan.row(k), plan.drafting or plan.row(k), f"{1 + MARGIN:.2f}×"
+    verdict = decide([plan], "served")
+    if verdict.action == "do_not_speculate":
+        said = (
+            f"Do not speculate with {model}: {most.speedup:.2f}× at num_spec_tokens = {most.k} is the most that up to "
+            f"{k} give with these costs, and less than {enough} is not worth it."
+        )
+        return _decided(f"{said} {seen}", plan, 0, "stop")
+    if verdict.action == "undecided":
+        return _open(
+            f"Undecided whether {model} gains by speculating: num_spec_tokens = {most.k} gives {_gain(most)} with "
+            f"these costs, too near to {enough}. {seen}"
+        )
+    if best.k < k:
+        why = f", and {best.k} are lighter under load" if best.speedup <= now.speedup else ""
+        said = (
+            f"Lower num_spec_tokens of {model} from {k} to {best.k}: {_gain(best)} with these costs; {k} give "
+            f"{now.speedup:.2f}×{why}."
+        )
+        return _decided(f"{said} {seen}", plan, best.k, "lower")
+    further = _one_more(counts, costs)
+    if further is not None and further > now.speedup * (1 + WITHIN):
+        said = (
+            f"Try num_spec_tokens = {k + 1} for {model}: {further:.2f}× instead of {now.speedup:.2f}× the plain "
+            "decoding speed with these costs, if the next token is accepted as often as the last when it is reached, "
+            "which no counter shows."
+        )
+        return _decided(f"{said} {seen}", plan, k + 1, "raise")
+    said = f"Keep num_spec_tokens = {k} for {model}: {_gain(now)} with these costs, and fewer are slower."
+    return _decided(f"{said} {seen}", plan, k, "keep")
+
+
+def _gain(row: KRow) -> str:
+    return f"{row.speedup:.2f}× the plain decoding speed ({row.low:.2f} to {row.high:.2f})"
+
+
+def _seen(model: str, counts: Counts, lengths: Sequence[Interval]) -> str:
+    bounds = f" ({lengths[-1].low:.2f} to {lengths[-1].high:.2f})" if lengths else ""
+    at = f" at num_spec_tokens = {len(lengths) - 1}" if lengths else ""
+    share = (
+        f" and {counts.accepted / counts.draft_tokens:.0%} of what is drafted is accepted"
+        if counts.draft_tokens
+        else ""
+    )
+    length = 1 + counts.accepted / counts.drafts
+    name = "The model" if model == UNNAMED else model
+    return f"{name} writes {length:.2f} tokens per step{bounds}{at}{share}, over {counts.drafts:,} drafts."
+
+
+def _without_costs(counts: Counts) -> str:
+    """What holds whatever a step costs."""
+    k = len(counts.positions)
+    first, last, further = pays_below(counts, 1), pays_below(counts, k), _further_pays_below(counts)
+    said = f"That many is right where one more token costs less than {last:.2f} plain steps to draft and verify"
+    if k > 1:
+        said += f", fewer up to {first:.2f}"
+    said += f", none above {first:.2f}"
+    if further is not None:
+        rate = counts.positions[-1] / (counts.drafts, *counts.positions)[-2]
+        said += f"; more perhaps below {further:.2f}, if the next is accepted as often as the last ({rate:.2f})"
+    return f"{said}: --draft-cost decides."
+
+
+def _next_rate(counts: Counts) -> float | None:
+    """The marginal rate of the position behind the last, if it is accepted as often as that one when it is reached."""
+    *_, before, last = (counts.drafts, *counts.positions)
+    whole = counts.draft_tokens >= _CHOSEN["observe.short"] * len(counts.positions) * counts.drafts
+    return last / counts.drafts * last / before if before and whole else None
+
+
+def _further_pays_below(counts: Counts) -> float | None:
+    rate, k = _next_rate(counts), len(counts.positions)
+    return _even(rate, length_at(counts, k).value, k + 1) if rate is not None else None
+
+
+def _one_more(counts: Counts, costs: Costs) -> float | None:
+    """The speed-up of one token more than the server drafts; None where nothing suggests it."""
+    rate, k = _next_rate(counts), len(counts.positions)
+    if rate is None or costs.times.most_tokens <= k:
+        return None
+    return speedup(length_at(counts, k).value + rate, costs.times, k + 1)
+
+
+def _open(sentence: str) -> Decision:
+    return Decision(action="undecided", evidence="served", sentence=sentence)
+
+
+def _decided(sentence: str, plan: Plan, k: int, change: str) -> Decision:
+    row = plan.row(k) if k <= plan.by_k[-1].k else None
+    return Decision.model_validate(
+        {
+            "action": "speculate" if k else "do_not_speculate",
+            "change": change,
+            "num_spec_tokens": k,
+            "speedup": {"value": row.speedup, "low": row.low, "high": row.high, "level": LEVEL} if row else None,
+            "evidence": "served",
+            "sentence": sentence,
+        }
+    )
+
+
+# ---------------------------------------------------------------------- SGLang's gauges
+
+
+def _sglang(scrape: Scrape) -> list[ModelRow]:
+    gauges: dict[Key, dict[str, float]] = {}
+    for sample in scrape.samples:
+        if sample.name in (_LENGTH, _RATE, _STEPS):
+            gauges.setdefault(_key(sample), {})[sample.name] = sample.value
+    active = {key: found for key, found in gauges.items() if found.get(_LENGTH)}
+    if not active:
+        raise NotObservable(
+            f"{scrape.source}: this SGLang server does not speculate, or wrote nothing yet (accept length 0)",
+            "it does when started with --speculative-algorithm; the gauge moves every 40 decoding steps",
+        )
+    by_model = groupby(sorted(active, key=lambda key: (key.model, _natural(key.engine))), key=lambda key: key.model)
+    return [_gauged(scrape, model, {key: active[key] for key in keys}) for model, keys in by_model]
+
+
+def _gauged(scrape: Scrape, model: str, engines: Mapping[Key, Mapping[str, float]]) -> ModelRow:
+    rows = []
+    for key, found in engines.items():
+        length, rate = found[_LENGTH], found.get(_RATE, 0.0)
+        if not (1 <= length <= MOST_TOKENS and 0 <= rate <= 1):
+            raise NotObservable(
+                f"{scrape.source}: an accept length of {length:g} and an accept rate of {rate:g} cannot be",
+                "lengths count the target's own token, so they are 1 or more; rates are shares",
+            )
+        figures: dict[str, Any] = {
+            "mean_acceptance_length": length,
+            "draft_acceptance_rate": rate if _RATE in found else None,
+        }
+        rows.append(EngineRow(engine=key.engine, labels=dict(key.labels), **figures))
+    steps = {int(found.get(_STEPS, 0)) for found in engines.values()}
+    k = steps.pop() if len(steps) == 1 else 0
+    lengths = sorted(row.mean_acceptance_length for row in rows if row.mean_acceptance_length is not None)
+    span = f"{lengths[0]:.2f}" if len(rows) == 1 else f"{lengths[0]:.2f} to {lengths[-1]:.2f}, by engine,"
+    at = f" at num_spec_tokens = {k}" if 0 < k <= MOST_TOKENS else ""
+    plan = f"draftpick plan --mean-acceptance-length {lengths[0]:.2f} -k {k or 'K'} --draft-cost C"
+    return ModelRow(
+        model=model,
+        num_spec_tokens=k if at else None,
+        mean_acceptance_length=lengths[0] if len(rows) == 1 else None,
+        draft_acceptance_rate=rows[0].draft_acceptance_rate if len(rows) == 1 else None,
+        decision=_open(
+            f"{model} writes {span} tokens per step{at} in its last steps. SGLang shows this mean alone, no counts and "
+            f"no positions, so nothing can be said of another number: `{plan}` estimates it, erring upward."
+        ),
+        engines=rows,
+    )

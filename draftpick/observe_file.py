@@ -1,0 +1,167 @@
+"""What is read from a running server's counters: the records of an observation, which is its JSON output as well.
+
+pydantic lives here as in `files`: import this module inside functions. Rates are shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from draftpick import probe_file
+from draftpick.errors import InvalidFile
+from draftpick.probe_file import Count, DecisionRecord, IntervalRecord, Share, Spent, first_wrong
+
+SCHEMA_VERSION = "1"
+
+Tokens = Annotated[float, Field(ge=1, le=257)]
+Position = Annotated[int, Field(ge=0, le=256)]
+
+
+class _Record(BaseModel):
+    # More keys may be added: an observation of a newer draftpick still loads.
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class PositionRates(probe_file.PositionRates):
+    """Rates by position with their bounds, at 95 %, nominal."""
+
+    marginal_low: list[Share | None]
+    marginal_high: list[Share | None]
+    conditional_low: list[Share | None]
+    conditional_high: list[Share | None]
+
+
+class Counted(_Record):
+    """What was counted of some drafts, and what follows from it. Null is what the server does not export."""
+
+    num_drafts: Count | None = None
+    """Steps that drafted."""
+    num_draft_tokens: Count | None = None
+    num_accepted_tokens: Count | None = None
+    num_accepted_tokens_per_pos: list[Count] = []
+    """At position 1, 2, … k."""
+    acceptance_histogram: list[int] = []
+    """Steps that accept exactly 0, 1, … k tokens."""
+    mean_acceptance_length: Tokens | None = None
+    """Tokens per step, the target's own included; null without drafts."""
+    mean_acceptance_length_low: Tokens | None = None
+    """At 95 %, nominal: as if drafts were independent."""
+    mean_acceptance_length_high: Tokens | None = None
+    draft_acceptance_rate: Share | None = None
+    """Accepted over drafted: falls with k by construction, and is not α."""
+    position_rates: PositionRates | None = None
+    """Null where positions are not counted, or nothing was drafted."""
+
+
+class EngineRow(Counted):
+    """One engine: a data-parallel rank, or a process behind the same address."""
+
+    engine: str
+    """Its labels in words."""
+    labels: dict[str, str]
+    """Those of its counters besides the model's name."""
+
+
+class LengthRow(_Record):
+    """What a num_spec_tokens up to the server's gives."""
+
+    k: Position
+    mean_acceptance_length: Tokens
+    """From the rates of the positions up to k."""
+    mean_acceptance_length_low: Tokens
+    mean_acceptance_length_high: Tokens
+    pays_below: Annotated[float, Field(ge=0)] | None = None
+    """The k-th token pays where drafting and verifying one more costs less, in plain steps; null for 0."""
+    speedup: IntervalRecord | None = None
+    """Of decoding, with the costs given; null without them."""
+
+
+class Drift(_Record):
+    """What was counted before the first scrape, against what came after it."""
+
+    before: IntervalRecord
+    """Mean acceptance length from the server's start to the first scrape."""
+    num_drafts_before: Count
+    change: IntervalRecord
+    """Of the mean acceptance length."""
+    moved: bool
+    """The interval of the change leaves out 0."""
+
+
+class Decision(DecisionRecord):
+    """What to do with the server's num_spec_tokens."""
+
+    change: Literal["lower", "keep", "raise", "stop"] | None = None
+    """Null where it is undecided, as always without costs; raise rests on an extrapolation."""
+    evidence: str = "served"
+    """served."""
+
+
+class ModelRow(Counted):
+    """One model, all its engines together."""
+
+    model: str
+    num_spec_tokens: Position | None = None
+    """The server's k: as many as it counts positions."""
+    by_k: list[LengthRow] = []
+    """For k = 0, 1, … num_spec_tokens; empty where positions are not counted."""
+    drift: Drift | None = None
+    """Null with one scrape."""
+    doubts: list[str] = []
+    """What makes the figures unsure, in words."""
+    decision: Decision
+    engines: list[EngineRow]
+
+
+class ObservationFile(_Record):
+    """A whole observation."""
+
+    schema_version: Literal["1"]
+    kind: Literal["observation"]
+    tool: dict[str, str]
+    """What wrote it: name and version."""
+    created: str
+    """Time in ISO 8601, UTC."""
+    sources: Annotated[list[str], Field(min_length=1, max_length=2)]
+    """The address or file; two files: the second less the first."""
+    server: Literal["vllm", "llama.cpp", "sglang"]
+    """Whose names the counters have."""
+    counted: Literal["since the server started", "between two scrapes", "at the moment"]
+    """at the moment: gauges, which are no counts."""
+    interval_s: Spent | None = None
+    """Between two scrapes of an address."""
+    costs: str | None = None
+    """Where the costs of a step come from, in words; null without."""
+    models: Annotated[list[ModelRow], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _whole(self) -> ObservationFile:
+        for one in self.models:
+            if one.by_k and [row.k for row in one.by_k] != list(range(len(one.by_k))):
+                raise ValueError(f"by_k of {one.model[:60]} does not count 0, 1, 2, …")
+        return self
+
+    @property
+    def exit_code(self) -> int:
+        """1: some model had better not speculate; else 0."""
+        return 1 if any(one.decision.action == "do_not_speculate" for one in self.models) else 0
+
+
+def checked_observation(value: Mapping[str, Any], path: Path) -> ObservationFile:
+    """The observation in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
+    if value.get("schema_version") != SCHEMA_VERSION:
+        raise InvalidFile(
+            f"{path}: its schema_version is {value.get('schema_version')!r:.20}, and this draftpick reads "
+            f"{SCHEMA_VERSION!r}: it does not load",
+            "observe again, or use the draftpick that wrote it",
+        )
+    try:
+        return ObservationFile.model_validate(value)
+    except ValidationError as error:
+        raise InvalidFile(
+            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: observe again with --json"
+        ) from None
