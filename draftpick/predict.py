@@ -128,9 +128,8 @@ class Predictor:
             most_tokens=most_tokens(place.engine, placed.method),
             spread=spread_of(evidence, measured=here is not None),
         )
-        expected = evidence.acceptance._replace(level=level)
         whole = self._end_to_end(parts, plan.speedup.value, plan.num_spec_tokens)
-        return Prediction(placed, place, expected, parts, plan, whole, evidence)
+        return Prediction(placed, place, evidence.acceptance, parts, plan, whole, evidence)
 
     def missing(self, pair: Pair, engine: str) -> str:
         """Why there is no prediction for a pair that has none."""

@@ -68,6 +68,20 @@ class IntervalRecord(_Record):
     high: float
     level: Share
 
+    @model_validator(mode="after")
+    def _ordered(self) -> IntervalRecord:
+        if not 0 < self.level < 1:
+            raise ValueError(f"an interval has no level of {self.level:g}")
+        slack = 1e-9 * max(1.0, abs(self.value))
+        if not self.low - slack <= self.value <= self.high + slack:
+            raise ValueError(f"the value {self.value:g} does not lie between its bounds")
+        return self
+
+    def check_share(self, what: str) -> None:
+        """Raise ValueError unless this is a share with its bounds."""
+        if not 0 <= self.low <= self.value <= self.high <= 1:
+            raise ValueError(f"{what} is no share with its bounds")
+
 
 class KRecord(_Record):
     """What one num_spec_tokens does, with the keys of vLLM's metrics where they exist. Counts are expected ones."""
@@ -396,8 +410,12 @@ class ProbeFile(_Record):
                 raise ValueError(f"models lacks {one.draft}")
             if [row.k for row in one.by_k] != list(range(len(one.by_k))):
                 raise ValueError(f"by_k of {one.draft} does not count 0, 1, 2, …")
-            if not 0 <= one.acceptance_rate.low <= one.acceptance_rate.value <= one.acceptance_rate.high <= 1:
-                raise ValueError(f"the acceptance rate of {one.draft} is no share with its bounds")
+            for rate in (one.acceptance_rate, *(other.acceptance_rate for other in one.other_proposals)):
+                rate.check_share(f"the acceptance rate of {one.draft}")
+            for other in one.other_proposals:
+                for k, length in enumerate(other.mean_acceptance_lengths):
+                    if not 1 - 1e-6 <= length.low <= length.high <= k + 1 + 1e-6:
+                        raise ValueError(f"tokens per step of {one.draft} at k = {k} lie between 1 and {k + 1}")
         return self
 
     def plain(self) -> dict[str, Any]:
