@@ -260,6 +260,7 @@ class _Pair:
         need = budget.min_tensor_parallel_size
         enough = f": it takes {need}" if need is not None else ""
         said = f"it fits on {where}" if budget.fits else f"it does not fit on {where}{enough}"
+        said += f" ({'; '.join(budget.notes)})" if budget.notes else ""
         self._add("memory", "passed" if budget.fits else "failed", said)
 
     def _engine(self, found: Assessment, least: str) -> None:
