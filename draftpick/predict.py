@@ -100,6 +100,8 @@ class Predictor:
     def _measured(self, pair: Pair, engine: str, evidence: Evidence) -> Prediction | None:
         """What was measured here, or the measured acceptance with the costs predicted for another place."""
         evidence = evidence.drafting_as(engine)
+        if len(evidence.lengths) < 2:
+            return None
         here = evidence.priced_here(self._setting, engine)
         place = (
             self._places.of(pair, engine)

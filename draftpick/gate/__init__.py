@@ -100,7 +100,9 @@ class _Pair:
         made = {check.name for check in self._checks}
         thresholds = ((getattr(self._policy, name), check) for name, check in _CHECKS.items())
         asked = [check for threshold, check in thresholds if threshold is not None and threshold is not False]
-        for name in [*asked, *(["baseline"] if compares else [])]:
+        if compares:
+            asked.append("baseline")
+        for name in asked:
             if name not in made and not (self._anew and name == "num_spec_tokens"):
                 self._add(name, "missing", "there is nothing that it could be judged by")
 
