@@ -25,7 +25,7 @@ from pydantic import (
 
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord, model_row
-from draftpick.models.bounded import open_regular, read_json
+from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
 
 SCHEMA_VERSION = "1"
@@ -406,16 +406,17 @@ class ProbeFile(_Record):
     @model_validator(mode="after")
     def _whole(self) -> ProbeFile:
         for one in self.drafts:
+            name = clean(one.draft)
             if one.draft not in self.models:
-                raise ValueError(f"models lacks {one.draft}")
+                raise ValueError(f"models lacks {name}")
             if [row.k for row in one.by_k] != list(range(len(one.by_k))):
-                raise ValueError(f"by_k of {one.draft} does not count 0, 1, 2, …")
+                raise ValueError(f"by_k of {name} does not count 0, 1, 2, …")
             for rate in (one.acceptance_rate, *(other.acceptance_rate for other in one.other_proposals)):
-                rate.check_share(f"the acceptance rate of {one.draft}")
+                rate.check_share(f"the acceptance rate of {name}")
             for other in one.other_proposals:
                 for k, length in enumerate(other.mean_acceptance_lengths):
                     if not 1 - 1e-6 <= length.low <= length.high <= k + 1 + 1e-6:
-                        raise ValueError(f"tokens per step of {one.draft} at k = {k} lie between 1 and {k + 1}")
+                        raise ValueError(f"tokens per step of {name} at k = {k} lie between 1 and {k + 1}")
         return self
 
     def plain(self) -> dict[str, Any]:

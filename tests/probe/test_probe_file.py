@@ -210,6 +210,7 @@ def test_what_is_not_finite_is_no_figure() -> None:
         (changed(-3, "device", "count"), "device.count"),
         (changed(50.0, "drafts", 0, "by_k", 1, "mean_acceptance_length"), "tokens per step at k = 1"),
         (changed(2, "drafts", 0, "by_k", 1, "k"), "does not count 0, 1, 2"),
+        (changed("\ud800", "drafts", 0, "draft"), "models lacks ?"),
         (changed(7.0, "drafts", 0, "acceptance_rate", "high"), "no share with its bounds"),
         (changed(7.0, "drafts", 0, "other_proposals", 0, "acceptance_rate", "high"), "no share with its bounds"),
         (changed(9.0, "drafts", 0, "other_proposals", 0, "mean_acceptance_lengths", 0, "high"), "tokens per step"),
