@@ -132,7 +132,7 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
         draft=None if action == "do_not_speculate" else proposal.id,
         num_spec_tokens=0 if action == "do_not_speculate" else k,
         evidence=found.evidence,
-        speedup=Interval(row.speedup, row.low, row.high, found.acceptance.level),
+        speedup=Interval(row.speedup, row.low, row.high, found.plan.speedup.level),
     )
 
 
@@ -180,7 +180,7 @@ def _too_little(found: Prediction, more_prompts: int | None) -> str:
 
 
 def _gain(row: KRow, found: Prediction) -> str:
-    interval = f"{found.acceptance.level:.0%} interval {row.low:.2f} to {row.high:.2f}".replace("%", " %")
+    interval = f"{found.plan.speedup.level:.0%} interval {row.low:.2f} to {row.high:.2f}".replace("%", " %")
     return f"{row.speedup:.2f}× the plain decoding speed ({interval})"
 
 

@@ -6,6 +6,7 @@ pydantic lives here as in `files`: import this module inside functions.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -48,6 +49,8 @@ CheckName = Literal[
 
 Status = Literal["passed", "failed", "missing", "stale", "doubtful", "waived", "noted"]
 """missing, stale and doubtful: the evidence could not be judged by; noted: said, and decides nothing."""
+HARMLESS: tuple[Status, ...] = ("passed", "noted", "waived")
+"""Those that let a pair pass."""
 
 
 # ---------------------------------------------------------------------- the policy
@@ -171,7 +174,7 @@ def read_policy(path: Path) -> tuple[PolicyFile, dict[str, int]]:
 
     Raises UsageError where there is none, InvalidFile with file and line.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise UsageError(
             f"{path}: no such policy file", "write one from an answer: draftpick gate --init advice.json -o pairs.toml"
         )
@@ -229,7 +232,7 @@ class Lines:
         self._last = text.count("\n") + 1
         counts: dict[tuple[Any, ...], int] = {}
         table: tuple[Any, ...] = ()
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(text.split("\n"), start=1):
             if header := _HEADER.match(line):
                 table = self._inside(header[2], counts)
                 if header[1] == "[[":
@@ -258,7 +261,7 @@ class Lines:
         return 1
 
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 
 
@@ -280,6 +283,13 @@ class PromptSums(_Record):
     domain: str
     accepted: Annotated[float, Field(ge=0)]
     positions: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _possible(self) -> PromptSums:
+        # Probabilities in half precision may sum up to a little more.
+        if not self.accepted <= 1.02 * self.positions <= 1e15:
+            raise ValueError(f"of {self.positions:g} positions {self.accepted:g} cannot be accepted")
+        return self
 
 
 class BaselineRow(_Record):
@@ -303,6 +313,11 @@ class BaselineRow(_Record):
     by_prompt: dict[str, PromptSums] = {}
     """By the hash of each prompt, for paired comparisons; empty where the trace was gone."""
 
+    @model_validator(mode="after")
+    def _possible(self) -> BaselineRow:
+        self.acceptance_rate.check_share("acceptance_rate")
+        return self
+
 
 class BaselineFile(_Record):
     """The baselines of a policy's pairs, by name."""
@@ -319,7 +334,7 @@ class BaselineFile(_Record):
 
 def read_baseline(path: Path) -> BaselineFile:
     """The baselines in a file; none where it is not there yet. Raises InvalidFile."""
-    if not path.exists():
+    if not os.path.exists(path):
         return BaselineFile(schema_version="1", kind="baseline", pairs={})
     try:
         return BaselineFile.model_validate(read_json(path, MOST_BYTES))
@@ -360,6 +375,12 @@ class CheckResult(_Record):
     """In a sentence, values and waiver included."""
     waiver: WaivedBy | None = None
     """Where a waiver lets it pass."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CheckResult:
+        if self.passed != (self.status in HARMLESS):
+            raise ValueError(f"a check that is {self.status} cannot have passed = {str(self.passed).lower()}")
+        return self
 
 
 class PairResult(_Record):

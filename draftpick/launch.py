@@ -212,10 +212,9 @@ def _refusal(wanted: Wanted) -> str:
     if method.support == "no":
         return method.note or f"{engine.name} {engine.version} has no {wanted.method}"
     rule = str(table.vocabulary.get("rule"))
-    if wanted.draft and wanted.rows == "differ" and wanted.method in ("draft_model", "pard"):
-        bridged = table.bridge is not None and wanted.method == "draft_model"
-        if rule.startswith("equal-rows") and rule != "equal-rows-or-translate" and not bridged:
-            return f"target and draft have unequal numbers of embedding rows, which {engine.name} refuses"
+    unequal = wanted.draft and wanted.rows == "differ" and wanted.method in ("draft_model", "pard")
+    if unequal and rule in ("equal-rows", "equal-rows-and-map") and table.bridge is None:
+        return f"target and draft have unequal numbers of embedding rows, which {engine.name} refuses"
     return ""
 
 

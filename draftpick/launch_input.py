@@ -12,7 +12,9 @@ from draftpick.rules.engine_facts import same
 
 if TYPE_CHECKING:
     from draftpick.advice_file import AdviceFile, CandidateRecord
+    from draftpick.advice_file import DecisionRecord as AdviceDecision
     from draftpick.catalog import Catalog
+    from draftpick.probe_file import DecisionRecord as ProbeDecision
     from draftpick.probe_file import DraftRecord, ProbeFile
 
 _MOST_BYTES = 64 << 20
@@ -102,7 +104,9 @@ def _with_draft(wanted: Wanted, advice: AdviceFile, said: CandidateRecord | None
     if said is None:  # a method without a draft that the advice does not list
         return wanted._replace(method=choice.method, num_spec_tokens=choice.num_spec_tokens)
     verdict = said.engines.get(engine.key)
-    refused, cautions = "", list(wanted.cautions)
+    refused, cautions = "", [*wanted.cautions, *_against(advice.decision)]
+    rejected = [one for one in said.findings if one.outcome == "reject" and one.ignored_because is None]
+    cautions += [f"The rule {one.rule} rejects the pair: {one.message}" for one in rejected]
     if verdict is not None and verdict.version != engine.version:
         cautions.append(f"The pair was judged for {engine.name} {verdict.version}, not for {engine.version}.")
     elif verdict is not None and verdict.verdict == "refused":
@@ -125,6 +129,11 @@ def _with_draft(wanted: Wanted, advice: AdviceFile, said: CandidateRecord | None
         refused=refused,
         cautions=tuple(cautions),
     )
+
+
+def _against(decision: AdviceDecision | ProbeDecision) -> list[str]:
+    """What was decided, where a draft is started all the same."""
+    return [f"Decided was otherwise: {decision.sentence}"] if decision.action == "do_not_speculate" else []
 
 
 def _check_method(choice: Choice, draft: str, method: str | None) -> None:
@@ -159,6 +168,8 @@ def _chosen(advice: AdviceFile, choice: Choice) -> CandidateRecord | None:
     found = [one for one in advice.candidates if one.method == method and (draft is None or one.draft == draft)]
     if found:
         return next((one for one in found if one.viable), found[0])
+    if choice.method is None and advice.decision.action == "speculate":
+        raise UsageError(f"the advice decides for {draft or method}, and has no such candidate", "ask for a new advice")
     if choice.method is not None and choice.method not in DRAFT_FREE:
         raise UsageError(f"no candidate of this advice is for {choice.method}", "name a draft with -d")
     return None
@@ -233,11 +244,13 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
     )
     if choice.draft is None and choice.method is None and decision.action != "speculate":
         return wanted._replace(why_plain=decision.sentence)
+    cautions = (*wanted.cautions, *_against(decision))
     if choice.draft is None and (choice.method or decision.method) in DRAFT_FREE:
         method = choice.method or decision.method
-        found = {one.method: one.num_spec_tokens for one in probe.draft_free}
+        # At the temperature that was named first, as that of a draft.
+        found = {one.method: one.num_spec_tokens for one in reversed(probe.draft_free)}
         k = choice.num_spec_tokens or found.get(f"{method} of {engine.key}") or found.get(method or "")
-        return wanted._replace(method=method, num_spec_tokens=k)
+        return wanted._replace(method=method, num_spec_tokens=k, cautions=cautions)
     measured = _measured(probe, choice)
     _check_method(choice, measured.draft, measured.method)
     record = probe.models[measured.draft]
@@ -248,6 +261,7 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
         num_spec_tokens=choice.num_spec_tokens or decided or _best_k(measured),
         draft_revision=record.revision,
         rows=same(probe.target.vocab_size, record.vocab_size),
+        cautions=cautions,
     )
 
 

@@ -100,6 +100,8 @@ class Predictor:
     def _measured(self, pair: Pair, engine: str, evidence: Evidence) -> Prediction | None:
         """What was measured here, or the measured acceptance with the costs predicted for another place."""
         evidence = evidence.drafting_as(engine)
+        if len(evidence.lengths) < 2:
+            return None
         here = evidence.priced_here(self._setting, engine)
         place = (
             self._places.of(pair, engine)
@@ -128,9 +130,8 @@ class Predictor:
             most_tokens=most_tokens(place.engine, placed.method),
             spread=spread_of(evidence, measured=here is not None),
         )
-        expected = evidence.acceptance._replace(level=level)
         whole = self._end_to_end(parts, plan.speedup.value, plan.num_spec_tokens)
-        return Prediction(placed, place, expected, parts, plan, whole, evidence)
+        return Prediction(placed, place, evidence.acceptance, parts, plan, whole, evidence)
 
     def missing(self, pair: Pair, engine: str) -> str:
         """Why there is no prediction for a pair that has none."""

@@ -25,7 +25,7 @@ from pydantic import (
 
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord, model_row
-from draftpick.models.bounded import open_regular, read_json
+from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
 
 SCHEMA_VERSION = "1"
@@ -67,6 +67,20 @@ class IntervalRecord(_Record):
     low: float
     high: float
     level: Share
+
+    @model_validator(mode="after")
+    def _ordered(self) -> IntervalRecord:
+        if not 0 < self.level < 1:
+            raise ValueError(f"an interval has no level of {self.level:g}")
+        slack = 1e-9 * max(1.0, abs(self.value))
+        if not self.low - slack <= self.value <= self.high + slack:
+            raise ValueError(f"the value {self.value:g} does not lie between its bounds")
+        return self
+
+    def check_share(self, what: str) -> None:
+        """Raise ValueError unless this is a share with its bounds."""
+        if not 0 <= self.low <= self.value <= self.high <= 1:
+            raise ValueError(f"{what} is no share with its bounds")
 
 
 class KRecord(_Record):
@@ -392,12 +406,17 @@ class ProbeFile(_Record):
     @model_validator(mode="after")
     def _whole(self) -> ProbeFile:
         for one in self.drafts:
+            name = clean(one.draft)
             if one.draft not in self.models:
-                raise ValueError(f"models lacks {one.draft}")
+                raise ValueError(f"models lacks {name}")
             if [row.k for row in one.by_k] != list(range(len(one.by_k))):
-                raise ValueError(f"by_k of {one.draft} does not count 0, 1, 2, …")
-            if not 0 <= one.acceptance_rate.low <= one.acceptance_rate.value <= one.acceptance_rate.high <= 1:
-                raise ValueError(f"the acceptance rate of {one.draft} is no share with its bounds")
+                raise ValueError(f"by_k of {name} does not count 0, 1, 2, …")
+            for rate in (one.acceptance_rate, *(other.acceptance_rate for other in one.other_proposals)):
+                rate.check_share(f"the acceptance rate of {name}")
+            for other in one.other_proposals:
+                for k, length in enumerate(other.mean_acceptance_lengths):
+                    if not 1 - 1e-6 <= length.low <= length.high <= k + 1 + 1e-6:
+                        raise ValueError(f"tokens per step of {name} at k = {k} lie between 1 and {k + 1}")
         return self
 
     def plain(self) -> dict[str, Any]:

@@ -223,7 +223,8 @@ def cases(catalog: Catalog, names: dict[str, str]) -> list[Case]:
         ):
             found += [case_of(version, f"{engine} {what}", one, step) for step in launch(one).steps]
     unequal = drafted._replace(engine=catalog.engine("vllm@0.32.0"), draft=names["padded"], rows="differ")
-    found.append(case_of("0.32.0", "vllm draft_model with unequal rows", unequal, launch(unequal).steps[0]))
+    for one in (unequal, unequal._replace(method="pard")):
+        found.append(case_of("0.32.0", f"vllm {one.method} with unequal rows", one, launch(one).steps[0]))
     return found + refused(names)
 
 

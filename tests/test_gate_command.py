@@ -270,6 +270,46 @@ def test_a_k_beyond_what_was_measured_fails_with_its_reason(sound: Path, tmp_pat
     assert "up to 8 tokens" in json.dumps(checks)
 
 
+@pytest.mark.parametrize(
+    ("lines", "top", "status", "code"),
+    [
+        (["max_k_drift = 0"], "", "missing", 1),
+        (["max_k_drift = 0"], 'baseline = "none.json"', "missing", 1),
+        ([], "", None, 0),
+    ],
+)
+def test_a_drift_from_nothing_is_no_pass(
+    sound: Path, tmp_path: Path, lines: list[str], top: str, status: str | None, code: int
+) -> None:
+    placed(tmp_path, sound)
+    answer, checks = gated(policy(tmp_path, *lines, top=top))
+    found = checks.get("num_spec_tokens")
+    assert (found["status"] if found else None, answer.exit_code) == (status, code)
+
+
+def test_a_pair_that_names_no_engine_is_judged_as_it_was_measured(sound: Path, tmp_path: Path) -> None:
+    """An assumed engine may draft otherwise than that which was measured."""
+
+    def otherwise(document: dict[str, Any]) -> None:
+        one = document["drafts"][0]
+        others = {"proposal": "sampled", "way": "first_choice", "acceptance_rate": one["acceptance_rate"]}
+        one["other_proposals"] = [{**others, "mean_acceptance_lengths": []}]
+        one.update(way="sampled", acceptance_rate={"value": 0.9, "low": 0.85, "high": 0.95, "level": 0.95})
+
+    placed(tmp_path, sound, otherwise)
+    (tmp_path / "probe.trace.jsonl").unlink()
+    for pair, value in (("", 0.9), ('engine = "vllm"', pytest.approx(0.53, abs=0.05))):
+        _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1", pair=pair))
+        assert checks["acceptance_rate"]["value"] == value
+
+
+def test_a_name_that_is_too_long_is_no_file(tmp_path: Path) -> None:
+    path = policy(tmp_path, "min_acceptance_rate = 0.1")
+    path.write_text(path.read_text(encoding="utf-8").replace("probe.json", "p" * 280), encoding="utf-8")
+    _, checks = gated(path)
+    assert "there is no such probe file" in checks["evidence"]["reason"]
+
+
 def test_models_that_are_gone_are_judged_as_the_probe_knew_them(sound: Path, tmp_path: Path) -> None:
     """CI has no weights: what was saved is enough."""
 
@@ -406,6 +446,41 @@ def test_a_baseline_that_is_none_is_told(kept: Path, content: str) -> None:
     assert (answer.exit_code, "baseline.json" in answer.stderr) == (2, True)
 
 
+def _one_prompt(row: dict[str, Any]) -> None:
+    name, sums = next(iter(row["by_prompt"].items()))
+    row["by_prompt"] = {name: sums}
+
+
+def _with_sums(**sums: float) -> Callable[[dict[str, Any]], None]:
+    return lambda row: row.update(by_prompt={name: {"domain": "", **sums} for name in row["by_prompt"]})
+
+
+def _with_rate(**changes: float) -> Callable[[dict[str, Any]], None]:
+    return lambda row: row["acceptance_rate"].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (_one_prompt, 0, "64 prompts against 1 others"),
+        (_with_sums(accepted=1e308, positions=1e308), 2, "cannot be accepted"),
+        (_with_sums(accepted=9.0, positions=3.0), 2, "cannot be accepted"),
+        (_with_rate(level=1.0), 2, "level"),
+        (_with_rate(low=0.9, high=0.1), 2, "between its bounds"),
+        (_with_rate(value=5.0, low=4.0, high=6.0), 2, "no share"),
+    ],
+)
+def test_what_no_baseline_can_hold_is_told(
+    kept: Path, change: Callable[[dict[str, Any]], None], code: int, said: str
+) -> None:
+    place = kept.parent / "baseline.json"
+    document = json.loads(place.read_text(encoding="utf-8"))
+    change(document["pairs"]["demo"])
+    place.write_text(json.dumps(document), encoding="utf-8")
+    answer = run("gate", str(kept))
+    assert (answer.exit_code, said in answer.stdout + answer.stderr) == (code, True)
+
+
 # ---------------------------------------------------------------------- waivers
 
 
@@ -427,6 +502,38 @@ def test_waived_evidence_is_judged_all_the_same(sound: Path, tmp_path: Path) -> 
     answer, checks = gated(policy(tmp_path, "max_age_days = 3", "min_acceptance_rate = 0.9", waiver))
     assert checks["evidence"]["status"] == "waived"
     assert (checks["acceptance_rate"]["status"], answer.exit_code) == ("failed", 1)
+
+
+WAIVED = '\n[[pair.waivers]]\ncheck = "{}"\nreason = "r"\nexpires = 2999-01-01'
+
+
+def test_a_waiver_of_what_is_missing_waives_nothing_else(sound: Path, tmp_path: Path) -> None:
+    lines = ("min_acceptance_rate = 0.1", "min_speedup = 0.1", WAIVED.format("evidence"))
+    answer, checks = gated(policy(tmp_path, *lines))
+    assert {name: check["status"] for name, check in checks.items()} == {
+        "evidence": "waived",
+        "findings": "passed",
+        "acceptance_rate": "missing",
+        "speedup": "missing",
+    }
+    assert not answer.document["passed"]
+    both = (*lines, WAIVED.format("acceptance_rate"), WAIVED.format("speedup"))
+    assert run("gate", str(policy(tmp_path, *both))).exit_code == 0
+    placed(tmp_path, sound)
+    beyond = policy(tmp_path, "min_speedup = 0.1", WAIVED.format("findings"), pair="num_spec_tokens = 20")
+    answer, checks = gated(beyond)
+    assert (checks["speedup"]["status"], answer.exit_code) == ("missing", 1)
+
+
+def test_a_waiver_of_one_problem_tells_the_others(sound: Path, tmp_path: Path) -> None:
+    def spoilt(document: dict[str, Any]) -> None:
+        _aged(document)
+        _identity(DRAFT, "weights")(document)
+
+    placed(tmp_path, sound, spoilt)
+    _, checks = gated(policy(tmp_path, "max_age_days = 3", "min_prompts = 65", WAIVED.format("evidence")))
+    for said in ("days old", "the weights of", "min_prompts = 65", "waived until"):
+        assert said in checks["evidence"]["reason"]
 
 
 # ---------------------------------------------------------------------- policies that cannot be meant
@@ -453,6 +560,8 @@ PAIR = '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n'
             "waivers.0.check",
         ),
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\nprompts = "p.jsonl"', 1, "probe = true"),
+        (f'{PAIR}engine = "vlm"', 2, "unknown engine"),
+        (f'{PAIR}[[pair]]\nname = "b"\ntarget = "t"\ndraft = "d"\ndevice = "h900"', 6, "unknown device"),
         ("pair = []", 1, "pair"),
         ("", 1, "pair"),
         ('[[pair]]\nname = "a"\nname = "b"\n\n', None, "line 3"),
@@ -475,6 +584,11 @@ def test_no_policy_says_how_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     answer = run("gate")
     assert (answer.exit_code, "--init" in answer.stderr) == (2, True)
+
+
+def test_a_long_text_is_no_header() -> None:
+    """A pattern that tries every way to share out blanks would take hours for these."""
+    assert Lines(f'name = """\n[{" " * 500_000}\n"""\n[defaults]').of(("defaults",)) == 4
 
 
 def test_a_new_baseline_needs_a_name(sound: Path, tmp_path: Path) -> None:
@@ -535,6 +649,17 @@ def test_a_first_policy_is_one(tmp_path: Path) -> None:
     statuses = {check["name"]: check["status"] for check in judged.document["pairs"][0]["checks"]}
     assert statuses["evidence"] == "missing"
     assert {statuses[name] for name in ("findings", "score", "memory", "engine")} == {"passed"}
+
+
+def test_the_first_policy_of_a_head_asks_for_no_probe(tmp_path: Path) -> None:
+    """No probe can measure one."""
+    advice, path = tmp_path / "advice.json", tmp_path / "pairs.toml"
+    place = ("--engine", "sglang-ascend", "--device", "910b3", "-tp", "4")
+    assert run("recommend", "Qwen/Qwen3-32B", *place, "--json", "-o", str(advice)).exit_code == 0
+    assert run("gate", "--init", str(advice), "-o", str(path)).exit_code == 0
+    answer, checks = gated(path)
+    assert answer.exit_code == 0, answer.stdout
+    assert checks.keys() == {"findings", "score", "memory", "engine"}
 
 
 @pytest.mark.parametrize("form", ["table", "json", "markdown", "github", "junit", "sarif"])

@@ -111,15 +111,17 @@ def test_the_drafts_tensor_parallel_size(engine: str, method: str, size: int | N
     assert config(text_of(found)).get("draft_tensor_parallel_size") == size
 
 
+@pytest.mark.parametrize("method", ["draft_model", "pard"])
 @pytest.mark.parametrize(
     ("engine", "written"), [("vllm@0.25.0", True), ("vllm@0.24.0", False), ("vllm-ascend", False), ("sglang", False)]
 )
-def test_unequal_rows_need_the_option_that_bridges_them(engine: str, written: bool) -> None:
-    found = launch(wanted(engine, "draft_model", rows="differ"))
+def test_unequal_rows_need_the_option_that_bridges_them(engine: str, written: bool, method: str) -> None:
+    found = launch(wanted(engine, method, rows="differ"))
     assert found.as_decided is written
     if written:
         assert config(text_of(found))["use_heterogeneous_vocab"] is True
-    else:
+        assert ("parallel_drafting" in config(text_of(found))) is (method == "pard")
+    elif engine != "sglang" or method != "pard":  # which it does not have
         assert "unequal numbers of embedding rows" in found.left_out[0].why
 
 

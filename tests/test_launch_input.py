@@ -203,6 +203,26 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "probe.json"
 
 
+def test_what_speaks_against_a_draft_is_said_where_it_is_started_all_the_same(folder: Path, probe: Path) -> None:
+    for path, draft in ((folder / "loses.json", "Qwen/Qwen3-4B"), (probe, str(DEMO / "draft"))):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        said = f"Decided was otherwise: {document['decision']['sentence']}"
+        answer = run("launch", str(path), "-d", draft, "-k", "2")
+        assert (said in answer.stderr) == (document["decision"]["action"] == "do_not_speculate")
+    swapped = folder / "swapped.json"
+    run("check", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "--engine", "vllm", *LOADED, "--json", "-o", str(swapped))
+    answer = run("launch", str(swapped), "-d", "Qwen/Qwen3-8B", "-k", "2")
+    assert "The rule swapped-roles rejects the pair" in answer.stderr
+
+
+def test_a_decision_for_a_draft_that_is_not_listed_starts_nothing(folder: Path, tmp_path: Path) -> None:
+    document = json.loads((folder / "ascend.json").read_text(encoding="utf-8"))
+    document["decision"]["draft"] = "acme/gone"
+    (tmp_path / "advice.json").write_text(json.dumps(document), encoding="utf-8")
+    answer = run("launch", str(tmp_path / "advice.json"))
+    assert (answer.exit_code, "decides for acme/gone" in answer.stderr) == (2, True)
+
+
 def test_a_probe_is_started_in_transformers(probe: Path) -> None:
     answer = run("launch", str(probe), "-d", str(DEMO / "draft"), "-k", "3")
     assert answer.exit_code == 0

@@ -294,6 +294,10 @@ def test_plan_decides_again_for_another_place(
     assert (found["engine"] or {}).get("id") == engine
     candidate, *free = found["candidates"]
     assert candidate["acceptance"]["measured"] is True
+    rate = json.loads(measured.read_text(encoding="utf-8"))["drafts"][0]["acceptance_rate"]
+    if engine != "vllm":  # others draft in another way
+        assert candidate["acceptance"]["low"] == pytest.approx(rate["low"]), "its interval stays that of its level"
+    assert candidate["acceptance"]["level"] == rate["level"] == 0.95
     assert candidate["tokenizer"]["relation"] == "identical"
     known = [one for one in free if one["acceptance"] is not None]
     assert known

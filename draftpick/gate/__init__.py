@@ -51,7 +51,7 @@ def judge(
     results: list[PairResult] = []
     rows: dict[str, BaselineRow] = {}
     for pair in policy.pair:
-        one = _Pair(pair, policy.policy(pair), path, sources)
+        one = _Pair(pair, policy.policy(pair), path, sources, anew=baseline is None and policy.baseline is not None)
         row = one.judge(baseline)
         results.append(one.result(lines.get(pair.name)))
         if row is not None:
@@ -71,25 +71,40 @@ def judge(
 class _Pair:
     """One pair while it is judged."""
 
-    def __init__(self, pair: PairRow, policy: Policy, path: Path, sources: Sources) -> None:
+    def __init__(self, pair: PairRow, policy: Policy, path: Path, sources: Sources, *, anew: bool) -> None:
         self._pair, self._policy, self._path, self._sources = pair, policy, path, sources
+        self._anew = anew  # a baseline is being taken: there is none to compare with
         self._models = Models(pair, path, sources)
         self._measured: Measured | None = None
         self._checks: list[CheckResult] = []
 
     def judge(self, baseline: BaselineFile | None) -> BaselineRow | None:
         """Make all checks; what would be the pair's baseline from now on, where it has evidence."""
+        row: BaselineRow | None = None
         measured = self._measured = self._evidence(baseline is not None)
         try:
             found, evidence = self._assessed(measured)
             self._facts(found)
-            if measured is None or evidence is None:
-                return None
-            return self._measurement(measured, evidence, found, baseline)
+            if measured is not None and evidence is not None:
+                row = self._measurement(measured, evidence, found, baseline)
         except DraftpickError as error:
             # A model that is not found, or a k beyond what was measured: the other pairs are judged all the same.
             self._add("findings", "missing", f"{error.message}; {error.hint}" if error.hint else error.message)
-            return None
+        self._unjudged(compares=baseline is not None)
+        return row
+
+    def _unjudged(self, *, compares: bool) -> None:
+        """A waiver of what is missing waives nothing else: what was asked for and could not be judged fails."""
+        if not all(check.passed for check in self._checks):
+            return
+        made = {check.name for check in self._checks}
+        thresholds = ((getattr(self._policy, name), check) for name, check in _CHECKS.items())
+        asked = [check for threshold, check in thresholds if threshold is not None and threshold is not False]
+        if compares:
+            asked.append("baseline")
+        for name in asked:
+            if name not in made and not (self._anew and name == "num_spec_tokens"):
+                self._add(name, "missing", "there is nothing that it could be judged by")
 
     def _measurement(
         self, measured: Measured, evidence: Evidence, found: Assessment, baseline: BaselineFile | None
@@ -158,14 +173,16 @@ class _Pair:
     def _evidence(self, compares: bool) -> Measured | None:
         """The measurement of the pair; None where it needs none, or where none can be used."""
         pair, policy = self._pair, self._policy
-        needed = compares or any(getattr(policy, name) is not None for name in _NEED_EVIDENCE)
+        measured = [name for name in _CHECKS if name not in _OF_FACTS]
+        needed = compares or any(getattr(policy, name) is not None for name in measured)
         if not needed and pair.evidence is None and not pair.probe:
             return None
         found: Measured | None = None
         try:
             found = find(pair, self._path, self._models, self._sources)
-            for problem in problems(found, pair, policy, self._models, self._sources.today):
-                raise problem
+            if wrong := list(problems(found, pair, policy, self._models, self._sources.today)):
+                # A waiver of one must not hide the others.
+                raise Unusable(wrong[0].status, "; ".join(one.reason for one in wrong))
         except Unusable as problem:
             self._add("evidence", problem.status, problem.reason)
             # What is stale or doubtful is judged by all the same where that was waived.
@@ -245,6 +262,7 @@ class _Pair:
         need = budget.min_tensor_parallel_size
         enough = f": it takes {need}" if need is not None else ""
         said = f"it fits on {where}" if budget.fits else f"it does not fit on {where}{enough}"
+        said += f" ({'; '.join(budget.notes)})" if budget.notes else ""
         self._add("memory", "passed" if budget.fits else "failed", said)
 
     def _engine(self, found: Assessment, least: str) -> None:
@@ -263,7 +281,8 @@ class _Pair:
     def _rates(self, evidence: Evidence, found: Assessment) -> None:
         """Every threshold against the bound of its interval."""
         policy = self._policy
-        evidence = evidence.drafting_as(found.verdict.engine if found.verdict is not None else evidence.engine)
+        if self._pair.engine is not None and found.verdict is not None:
+            evidence = evidence.drafting_as(found.verdict.engine)  # otherwise as it was measured
         k = self._k(found)
         if policy.min_acceptance_rate is not None:
             self._at_least("acceptance_rate", evidence.rate, policy.min_acceptance_rate, "acceptance rate")
@@ -299,9 +318,10 @@ class _Pair:
         said = self._gains(found)
         row = next((one for one in said.plan.by_k if one.k == k), None) if said is not None else None
         if said is None or row is None:
-            self._add("speedup", "missing", f"no speed-up is known: {self._unknown_gain(found)}", threshold=least)
+            why = f"k = {k} was not measured" if said is not None else self._unknown_gain(found)
+            self._add("speedup", "missing", f"no speed-up is known: {why}", threshold=least)
             return
-        gain = Interval(row.speedup, row.low, row.high, said.acceptance.level)
+        gain = Interval(row.speedup, row.low, row.high, said.plan.speedup.level)
         how = "measured" if said.evidence == "measured" else "with predicted costs"
         where = f"{said.place.engine.key} on {said.place.devices} × {said.place.device.key}"
         self._at_least("speedup", gain, least, f"speed-up at k = {k} in {where}, {how},")
@@ -345,15 +365,19 @@ class _Pair:
 
     def _drift(self, expected: int | None, found: Assessment) -> None:
         """Whether the best k moved away from the one that is deployed, where that costs speed."""
-        most, said = self._policy.max_k_drift, self._gains(found)
-        if most is None or expected is None:
+        most, gains = self._policy.max_k_drift, self._gains(found)
+        if most is None or (expected is None and self._anew):
             return
-        there = next((row for row in said.plan.by_k if row.k == expected), None) if said is not None else None
-        if said is None or there is None:
-            why = f"k = {expected} was not measured" if said is not None else self._unknown_gain(found)
+        if expected is None:
+            said = "neither the pair nor its baseline names a num_spec_tokens to compare with"
+            self._add("num_spec_tokens", "missing", said, threshold=float(most))
+            return
+        there = next((row for row in gains.plan.by_k if row.k == expected), None) if gains is not None else None
+        if gains is None or there is None:
+            why = f"k = {expected} was not measured" if gains is not None else self._unknown_gain(found)
             self._add("num_spec_tokens", "missing", f"the best k cannot be compared: {why}", threshold=float(most))
             return
-        best = max(said.plan.by_k, key=lambda row: row.speedup)
+        best = max(gains.plan.by_k, key=lambda row: row.speedup)
         kept = there.speedup / best.speedup
         fine = abs(best.k - expected) <= most or kept >= 1 - MARGIN
         share = f"{100 * kept:.0f} % of its speed"
@@ -367,11 +391,18 @@ class _Pair:
         )
 
 
-_NEED_EVIDENCE = (
-    "min_acceptance_rate",
-    "min_mean_acceptance_length",
-    "min_speedup",
-    "max_k_drift",
-    "max_age_days",
-    "min_prompts",
-)
+_CHECKS: Mapping[str, CheckName] = {
+    "min_score": "score",
+    "min_coverage": "coverage",
+    "must_fit": "memory",
+    "engine_verdict": "engine",
+    "max_age_days": "evidence",
+    "min_prompts": "evidence",
+    "min_acceptance_rate": "acceptance_rate",
+    "min_mean_acceptance_length": "mean_acceptance_length",
+    "min_speedup": "speedup",
+    "max_k_drift": "num_spec_tokens",
+}
+"""Threshold → the check that holds it."""
+_OF_FACTS = ("min_score", "min_coverage", "must_fit", "engine_verdict")
+"""Those that need no evidence."""

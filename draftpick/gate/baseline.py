@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from draftpick.choices import GATE
+from draftpick.errors import InvalidFile
 from draftpick.gate.evidence import Measured
 from draftpick.gate_file import BaselineFile, BaselineRow, GateFile, PairRow, PromptSums
 from draftpick.probe_file import IntervalRecord
@@ -57,7 +58,12 @@ def _by_prompt(measured: Measured) -> dict[str, PromptSums]:
 
     trace, record = read(measured.trace), measured.record
     first = result.first_position(measured.probe.engine)
-    way = next(one for one in result.proposals(record.temperature) if one.key == record.way)
+    way = next((one for one in result.proposals(record.temperature) if one.key == record.way), None)
+    if way is None:
+        raise InvalidFile(
+            f"{measured.path}: nothing drafts by {record.way} at temperature {record.temperature:g}",
+            "the file was changed by hand: probe again",
+        )
     rows = [row._replace(prompt=row.digest) for row in trace.rows]
     sums = result.sums_by_prompt(rows, record.draft, record.temperature, way, first=first)
     return {
@@ -90,7 +96,8 @@ def difference_of(new: BaselineRow, old: BaselineRow) -> tuple[Interval, str]:
     paired = paired_difference(ours, theirs, level) if common >= GATE["common-prompts"] else None
     if paired is not None:
         return paired, f"paired over {common} prompts"
-    now_known, before_known = ratio_interval(ours, level), ratio_interval(theirs, level)
+    # A single prompt bounds nothing but what a rate can be.
+    now_known, before_known = ratio_interval(ours, level, (0.0, 1.0)), ratio_interval(theirs, level, (0.0, 1.0))
     assert now_known is not None, "positions were counted"
     assert before_known is not None, "positions were counted"
     how = f"{len(ours.prompts)} prompts against {len(theirs.prompts)} others"

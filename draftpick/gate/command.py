@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from draftpick.atomic import CannotWrite, one_at_a_time, write_text
 from draftpick.catalog import Catalog
-from draftpick.errors import UsageError
+from draftpick.errors import InvalidFile, UsageError
 from draftpick.gate import Outcome, judge
 from draftpick.gate.baseline import updated
 from draftpick.gate.evidence import Sources
@@ -40,6 +40,7 @@ def run(
     Raises UsageError and InvalidFile for a policy or a baseline that cannot be read.
     """
     policy, lines = read_policy(path)
+    _check_places(policy, path, lines, setting)
     place = path.parent / policy.baseline if policy.baseline is not None else None
     if update and place is None:
         raise UsageError(f"{path} names no baseline", 'add a line `baseline = "baseline.json"` before its first pair')
@@ -61,8 +62,19 @@ def run(
     return outcome.result
 
 
+def _check_places(
+    policy: PolicyFile, path: Path, lines: Mapping[str, int], setting: Callable[[PairRow], Setting]
+) -> None:
+    """An engine or a device that nobody knows is a mistake in the policy, and no verdict on a pair."""
+    for pair in policy.pair:
+        try:
+            setting(pair)
+        except UsageError as error:
+            raise InvalidFile(f"{path}:{lines[pair.name]}: {error.message}", error.hint) from None
+
+
 def _write_baseline(place: Path, policy: PolicyFile, outcome: Outcome) -> None:
-    if not place.parent.is_dir():
+    if not os.path.isdir(place.parent):
         raise CannotWrite(f"{place}: the folder {place.parent} does not exist", "create it first")
     with one_at_a_time(place.parent):
         # Read again: another run may have changed the other pairs meanwhile.
@@ -72,9 +84,12 @@ def _write_baseline(place: Path, policy: PolicyFile, outcome: Outcome) -> None:
 
 def _measure(output: Path, probe: Callable[[Path], Done]) -> None:
     """Have a probe measured, and put it and its trace in their place, whole or not at all."""
-    if not output.parent.is_dir():
+    if not os.path.isdir(output.parent):
         raise CannotWrite(f"{output}: the folder {output.parent} does not exist", "create it first")
-    folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.stem[:50]}."))
+    try:
+        folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.stem[:50]}."))
+    except OSError as error:
+        raise CannotWrite(f"{output}: {error.strerror or error}", "check the folder's permissions") from None
     try:
         done = probe(folder / output.name)
         if done.interrupted:

@@ -97,7 +97,7 @@ def find(pair: PairRow, path: Path, models: Models, sources: Sources) -> Measure
         place = path.parent / (pair.evidence or f"gate-{_file_name(pair.name)}.json")
         if pair.probe:
             sources.measure(pair, models.resolved(pair.target), models.resolved(pair.draft), place)
-        if not place.exists():
+        if not os.path.exists(place):  # unlike Path.exists, no error for a name that is too long
             raise Unusable("missing", f"{place}: there is no such probe file")
         probe = read_probe(place)
         trace = trace_of(probe, place)

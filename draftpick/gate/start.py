@@ -8,19 +8,23 @@ from collections.abc import Iterator
 from draftpick.advice_file import AdviceFile, CandidateRecord
 from draftpick.errors import UsageError
 
-_HEAD = """\
+_TOP = """\
 # What `draftpick gate` holds these pairs to. Paths are seen from this file.
 # Thresholds compare with the bound of an interval: a minimum with its lower end.
 schema_version = "1"
-
+"""
+_BASELINE = """\
 # Acceptance must not fall below what it was: `draftpick gate --update-baseline` writes this file.
 baseline = "baseline.json"
-
+"""
+_DEFAULTS = """\
 # Of every pair that does not say otherwise under [pair.policy].
 [defaults]
 # "reject": only findings that rule a pair out fail it; "warn": cautions fail it too.
 fail_on = "reject"
 # Rules whose findings never fail a pair: allow = ["size-ratio"]
+"""
+_OF_EVIDENCE = """\
 # A measurement older than this fails as stale.
 max_age_days = 90
 # One of fewer prompts fails as doubtful.
@@ -41,7 +45,9 @@ def first_policy(advice: AdviceFile) -> str:
     chosen = [one for one in drafts if one.draft == advice.decision.draft] or drafts[:1]
     if not chosen:
         raise UsageError("the answer has no viable draft model to gate", "name another answer of `recommend --json`")
-    return "\n".join([_HEAD, *_pair(advice, chosen[0])]) + "\n"
+    head = chosen[0].head is not None
+    parts = [_TOP, _DEFAULTS] if head else [_TOP, _BASELINE, _DEFAULTS + _OF_EVIDENCE]
+    return "\n".join([*parts, *_pair(advice, chosen[0])]) + "\n"
 
 
 def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
@@ -63,8 +69,11 @@ def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
     if k:
         yield "# The k that is deployed."
         yield f"num_spec_tokens = {k}"
-    yield "# What `draftpick probe TARGET DRAFT -o probe.json` wrote; or `probe = true` to measure at each run."
-    yield 'evidence = "probe.json"'
+    if chosen.head is not None:
+        yield "# A head runs in its engine alone, where no probe measures it: the pair is judged by facts."
+    else:
+        yield "# What `draftpick probe TARGET DRAFT -o probe.json` wrote; or `probe = true` to measure at each run."
+        yield 'evidence = "probe.json"'
     yield ""
     yield "[pair.policy]"
     if chosen.score is not None:
@@ -76,16 +85,17 @@ def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
     if advice.engine is not None and verdict is not None and verdict.verdict in ("accepted", "care"):
         yield "# accepted, or care, which takes both."
         yield f"engine_verdict = {_text(verdict.verdict)}"
-    if chosen.acceptance is not None:
+    if chosen.acceptance is not None and chosen.head is None:
         how = "measured" if chosen.acceptance.measured else "predicted"
         yield f"# {chosen.acceptance.rate:.2f} was {how}, {chosen.acceptance.low:.2f} at the lower end of its interval."
         yield f"min_acceptance_rate = {max(chosen.acceptance.low - 0.05, 0):.2f}"
-    yield "# Others: min_coverage, min_mean_acceptance_length, min_speedup, max_k_drift."
+    others = ["min_mean_acceptance_length", "min_speedup", "max_k_drift"] if chosen.head is None else []
+    yield f"# Others: {', '.join(['min_coverage', *others])}."
     yield ""
     yield "# A check that may fail for a while:"
     yield "# [[pair.waivers]]"
-    yield '# check = "acceptance_rate"'
-    yield '# reason = "the new draft is being trained"'
+    yield f'# check = "{"memory" if chosen.head is not None else "acceptance_rate"}"'
+    yield '# reason = "why it may fail until then"'
     yield "# expires = 2027-01-31"
 
 

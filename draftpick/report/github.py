@@ -33,7 +33,7 @@ def summary(result: GateFile) -> str:
     """
     text = markdown.render(blocks(result))
     shown = len(result.pairs)
-    while (size := len(text.encode())) > MOST_BYTES:
+    while shown and (size := len(text.encode())) > MOST_BYTES:
         shown = int(shown * 0.95 * MOST_BYTES / size)
         text = markdown.render(blocks(result, most_pairs=shown))
     return text

@@ -144,7 +144,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
             "num_spec_tokens": said.plan.num_spec_tokens,
             "mean_acceptance_length": row.mean_acceptance_length,
             "speedup_of": row.k,
-            "speedup": {"value": row.speedup, "low": row.low, "high": row.high, "level": rate.level},
+            "speedup": {"value": row.speedup, "low": row.low, "high": row.high, "level": said.plan.speedup.level},
             "by_k": [one._asdict() for one in said.plan.by_k],
             "schedule": [list(part) for part in found.schedule],
             "end_to_end": whole._asdict() if whole is not None else None,

@@ -131,7 +131,7 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
 
 def level(found: Iterable[Assessment]) -> str:
     """The heading of speed-ups: with the level of their intervals where they have one in common."""
-    levels = {one.prediction.acceptance.level for one in found if one.prediction is not None}
+    levels = {one.prediction.plan.speedup.level for one in found if one.prediction is not None}
     return f"speed-up ({spoken_level(levels.pop())})" if len(levels) == 1 else "speed-up"
 
 

@@ -36,6 +36,7 @@ PLAIN_STEP = {
     **K, "k": 0, "mean_acceptance_length": 1.0, "mean_acceptance_length_low": 1.0, "mean_acceptance_length_high": 1.0,
 }  # fmt: skip
 ONE = {"value": 1.0, "low": 1.0, "high": 1.0, "level": 0.95}
+LENGTH = {"value": 1.7, "low": 1.6, "high": 1.8, "level": 0.95}
 COSTS = {
     "source": "measured", "software": "transformers", "num_seqs": 1, "context": 64, "target_ms": 10.0,
     "draft_first_ms": 1.0, "draft_ms": 1.0, "verify_ms": [10.0, 11.0], "overhead_ms": 0.1, "c": 0.1,
@@ -75,7 +76,7 @@ PLAIN: dict[str, Any] = {
             "position_rates": {"marginal": [0.7], "conditional": [None]},
             "by_domain": {"chat": {"acceptance_rate": RATE, "num_prompts": 16}},
             "other_proposals": [
-                {"proposal": "x", "way": "sampled", "acceptance_rate": RATE, "mean_acceptance_lengths": [ONE, RATE]}
+                {"proposal": "x", "way": "sampled", "acceptance_rate": RATE, "mean_acceptance_lengths": [ONE, LENGTH]}
             ],
             "num_prompts": 16, "num_tokens": 2000, "stopped_by": "x", "doubts": ["one"], "timing_doubts": [],
             "costs": [COSTS],
@@ -209,7 +210,12 @@ def test_what_is_not_finite_is_no_figure() -> None:
         (changed(-3, "device", "count"), "device.count"),
         (changed(50.0, "drafts", 0, "by_k", 1, "mean_acceptance_length"), "tokens per step at k = 1"),
         (changed(2, "drafts", 0, "by_k", 1, "k"), "does not count 0, 1, 2"),
+        (changed("\ud800", "drafts", 0, "draft"), "models lacks ?"),
         (changed(7.0, "drafts", 0, "acceptance_rate", "high"), "no share with its bounds"),
+        (changed(7.0, "drafts", 0, "other_proposals", 0, "acceptance_rate", "high"), "no share with its bounds"),
+        (changed(9.0, "drafts", 0, "other_proposals", 0, "mean_acceptance_lengths", 0, "high"), "tokens per step"),
+        (changed(0.1, "drafts", 0, "acceptance_rate", "high"), "between its bounds"),
+        (changed(1.0, "drafts", 0, "acceptance_rate", "level"), "level of 1"),
         (changed(1e300, "drafts", 0, "costs", 0, "c"), "drafts.0.costs.0.c"),
         (changed({}, "models", "x\n" + "y" * 10_000), "models.x"),
         (changed([1], "drafts"), "drafts.0"),
