@@ -83,7 +83,7 @@ def taken_otherwise(old: BaselineRow, new: BaselineRow) -> str:
 
 
 def difference_of(new: BaselineRow, old: BaselineRow) -> tuple[Interval, str]:
-    """Acceptance rate of `new` minus that of `old`, and how they were compared: by prompt where enough are common."""
+    """Acceptance rate of `new` minus that of `old`, and how they were compared: by prompt where that tells more."""
     from draftpick.replay import paired_difference, ratio_interval, unpaired_difference
 
     level = GATE["level"]
@@ -92,16 +92,17 @@ def difference_of(new: BaselineRow, old: BaselineRow) -> tuple[Interval, str]:
         now, before = rescaled(_plain(new.acceptance_rate), level), rescaled(_plain(old.acceptance_rate), level)
         how = f"{new.num_prompts} prompts against {old.num_prompts}, unpaired"
         return unpaired_difference(now, before, level), how
-    common = len(set(ours.prompts) & set(theirs.prompts))
-    paired = paired_difference(ours, theirs, level) if common >= GATE["common-prompts"] else None
-    if paired is not None:
-        return paired, f"paired over {common} prompts"
     # A single prompt bounds nothing but what a rate can be.
     now_known, before_known = ratio_interval(ours, level, (0.0, 1.0)), ratio_interval(theirs, level, (0.0, 1.0))
     assert now_known is not None, "positions were counted"
     assert before_known is not None, "positions were counted"
-    how = f"{len(ours.prompts)} prompts against {len(theirs.prompts)} others"
-    return unpaired_difference(now_known, before_known, level), how
+    apart = unpaired_difference(now_known, before_known, level)
+    common = len(set(ours.prompts) & set(theirs.prompts))
+    paired = paired_difference(ours, theirs, level) if common >= GATE["common-prompts"] else None
+    # A few common prompts among many say less than all of both.
+    if paired is not None and paired.high - paired.low <= apart.high - apart.low:
+        return paired, f"paired over {common} prompts"
+    return apart, f"{len(ours.prompts)} prompts against {len(theirs.prompts)}{'' if common else ' others'}"
 
 
 def _sums(by_prompt: Mapping[str, PromptSums]) -> Sums | None:
