@@ -302,6 +302,8 @@ class BaselineRow(_Record):
     temperature: float
     way: str
     engine: str
+    max_new_tokens: int | None = None
+    """Of an answer: longer ones are other text."""
     prompts: str
     """Where they came from."""
     num_prompts: int

@@ -404,7 +404,7 @@ def test_a_tolerance_lets_a_known_loss_pass(kept: Path, broken: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("temperature", 0.7), ("way", "sampled"), ("prompts", "others.jsonl")],
+    [("temperature", 0.7), ("way", "sampled"), ("prompts", "others.jsonl"), ("engine", "vllm"), ("max_new_tokens", 99)],
 )
 def test_a_baseline_taken_otherwise_compares_with_nothing(kept: Path, key: str, value: object) -> None:
     path = kept.parent / "baseline.json"
@@ -562,6 +562,7 @@ PAIR = '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n'
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\nprompts = "p.jsonl"', 1, "probe = true"),
         (f'{PAIR}engine = "vlm"', 2, "unknown engine"),
         (f'{PAIR}[[pair]]\nname = "b"\ntarget = "t"\ndraft = "d"\ndevice = "h900"', 6, "unknown device"),
+        (f'{PAIR}[pair.policy]\nallow = ["size-ration"]', 2, "size-ration"),
         ("pair = []", 1, "pair"),
         ("", 1, "pair"),
         ('[[pair]]\nname = "a"\nname = "b"\n\n', None, "line 3"),

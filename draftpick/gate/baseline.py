@@ -30,6 +30,7 @@ def row_of(pair: PairRow, measured: Measured, k: int | None) -> BaselineRow:
         temperature=record.temperature,
         way=record.way,
         engine=probe.engine,
+        max_new_tokens=_whole(probe.sampling.get("max_new_tokens")),
         prompts=str(probe.prompts.get("source", "?")),
         num_prompts=record.num_prompts,
         num_spec_tokens=k,
@@ -72,11 +73,17 @@ def _by_prompt(measured: Measured) -> dict[str, PromptSums]:
     }
 
 
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
 def taken_otherwise(old: BaselineRow, new: BaselineRow) -> str:
     """In what the two were measured differently, so that nothing can be compared; empty where in nothing."""
     compared = (
         ("temperature", f"{old.temperature:g}", f"{new.temperature:g}"),
         ("drafting", old.way, new.way),
+        ("drafting as", old.engine, new.engine),
+        ("longest answers", str(old.max_new_tokens or "?"), str(new.max_new_tokens or "?")),
         ("prompts", old.prompts, new.prompts),
     )
     return "; ".join(f"{name} {before} then, {now} now" for name, before, now in compared if before != now)

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from draftpick import rules
 from draftpick.atomic import CannotWrite, one_at_a_time, write_text
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
@@ -40,7 +41,7 @@ def run(
     Raises UsageError and InvalidFile for a policy or a baseline that cannot be read.
     """
     policy, lines = read_policy(path)
-    _check_places(policy, path, lines, setting)
+    _check_names(policy, path, lines, setting)
     place = path.parent / policy.baseline if policy.baseline is not None else None
     if update and place is None:
         raise UsageError(f"{path} names no baseline", 'add a line `baseline = "baseline.json"` before its first pair')
@@ -58,28 +59,36 @@ def run(
     baseline = read_baseline(place) if place is not None else None
     outcome = judge(policy, path, None if update else baseline, sources, lines)
     if update and place is not None:
-        _write_baseline(place, policy, outcome)
+        written = _write_baseline(place, policy, outcome)
+        say(f"{place}: {', '.join(written) if written else 'no pair'} written; pairs that fail keep what they had")
     return outcome.result
 
 
-def _check_places(
+def _check_names(
     policy: PolicyFile, path: Path, lines: Mapping[str, int], setting: Callable[[PairRow], Setting]
 ) -> None:
-    """An engine or a device that nobody knows is a mistake in the policy, and no verdict on a pair."""
+    """An engine, device or rule that nobody knows is a mistake in the policy, and no verdict on a pair."""
     for pair in policy.pair:
+        strange = next((rule for rule in policy.policy(pair).allow if rule not in rules.load()), None)
+        if strange is not None:
+            raise InvalidFile(
+                f"{path}:{lines[pair.name]}: allow names no rule: {strange!r:.60}", "`draftpick rules` lists them all"
+            )
         try:
             setting(pair)
         except UsageError as error:
             raise InvalidFile(f"{path}:{lines[pair.name]}: {error.message}", error.hint) from None
 
 
-def _write_baseline(place: Path, policy: PolicyFile, outcome: Outcome) -> None:
+def _write_baseline(place: Path, policy: PolicyFile, outcome: Outcome) -> list[str]:
+    """Replace the baselines of the pairs that pass; their names."""
     if not os.path.isdir(place.parent):
         raise CannotWrite(f"{place}: the folder {place.parent} does not exist", "create it first")
     with one_at_a_time(place.parent):
         # Read again: another run may have changed the other pairs meanwhile.
         new = updated(read_baseline(place), outcome.result, outcome.rows, [pair.name for pair in policy.pair])
         write_text(place, new.text())
+    return [one.name for one in outcome.result.pairs if one.passed and one.name in outcome.rows]
 
 
 def _measure(output: Path, probe: Callable[[Path], Done]) -> None:
