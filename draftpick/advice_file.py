@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from draftpick.errors import InvalidFile
 from draftpick.models.bounded import read_json
-from draftpick.probe_file import RequestRecord, first_wrong
+from draftpick.probe_file import RequestRecord
+from draftpick.record import Record, checked
 
-SCHEMA_VERSION = "1"
 MOST_BYTES = 64 << 20
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -32,15 +32,10 @@ Outcome = Literal["ok", "warn", "reject", "skip"]
 Verdict = Literal["accepted", "care", "refused", "unknown"]
 
 
-class _Record(BaseModel):
-    # More keys may be added: an advice of a newer draftpick still loads.
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
-
-
 # ---------------------------------------------------------------------- what was asked
 
 
-class ToolRecord(_Record):
+class ToolRecord(Record):
     """What wrote it, and from which catalogue."""
 
     name: str
@@ -49,7 +44,7 @@ class ToolRecord(_Record):
     """The newest date on which a record of the catalogue was checked."""
 
 
-class ModelRecord(_Record):
+class ModelRecord(Record):
     """What is known of one model."""
 
     id: str
@@ -73,7 +68,7 @@ class ModelRecord(_Record):
     uncertain: list[str] = []
 
 
-class DeviceRecord(_Record):
+class DeviceRecord(Record):
     """Where the answer holds: the device named, or the one that the first prediction assumes."""
 
     id: str
@@ -86,14 +81,14 @@ class DeviceRecord(_Record):
     """Nobody named one."""
 
 
-class EngineRecord(_Record):
+class EngineRecord(Record):
     """The engine asked for."""
 
     id: str
     version: str
 
 
-class WorkloadRecord(_Record):
+class WorkloadRecord(Record):
     """What requests are like."""
 
     max_model_len: Count | None = None
@@ -110,7 +105,7 @@ class WorkloadRecord(_Record):
     """Whether requests hold some."""
 
 
-class SettingRecord(_Record):
+class SettingRecord(Record):
     """What else was said of the place, and what a start-up configuration needs."""
 
     tensor_parallel_size: Annotated[int, Field(ge=1, le=1 << 20)] = 1
@@ -130,7 +125,7 @@ class SettingRecord(_Record):
 # ---------------------------------------------------------------------- what was found
 
 
-class GainRecord(_Record):
+class GainRecord(Record):
     """A speed-up with its interval; without a value, between what it must lie."""
 
     value: Times | None = None
@@ -140,7 +135,7 @@ class GainRecord(_Record):
     """Of the interval; null where it is none."""
 
 
-class DecisionRecord(_Record):
+class DecisionRecord(Record):
     """The answer."""
 
     action: Action
@@ -155,7 +150,7 @@ class DecisionRecord(_Record):
     """The decision in words."""
 
 
-class FindingRecord(_Record):
+class FindingRecord(Record):
     """What one rule said."""
 
     rule: str
@@ -170,7 +165,7 @@ class FindingRecord(_Record):
     """The reason that was given to ignore it."""
 
 
-class HeadRecord(_Record):
+class HeadRecord(Record):
     """A published draft head."""
 
     id: str
@@ -185,7 +180,7 @@ class HeadRecord(_Record):
     """How the pairing is known."""
 
 
-class TokenIds(_Record):
+class TokenIds(Record):
     """Sizes of one side's vocabulary."""
 
     base_ids: Count | None = None
@@ -194,7 +189,7 @@ class TokenIds(_Record):
     embedding_rows: Count | None = None
 
 
-class DifferenceRecord(_Record):
+class DifferenceRecord(Record):
     """The first id that means something else."""
 
     id: Count
@@ -202,7 +197,7 @@ class DifferenceRecord(_Record):
     draft: str | None
 
 
-class TokenizerRecord(_Record):
+class TokenizerRecord(Record):
     """How the draft's tokenizer relates to the target's."""
 
     relation: str
@@ -217,7 +212,7 @@ class TokenizerRecord(_Record):
     draft: TokenIds = TokenIds()
 
 
-class AcceptanceRecord(_Record):
+class AcceptanceRecord(Record):
     """The acceptance rate that is expected, or was measured."""
 
     rate: Share
@@ -241,7 +236,7 @@ class AcceptanceRecord(_Record):
         return self
 
 
-class CostRecord(_Record):
+class CostRecord(Record):
     """What the parts of a step cost, in one place."""
 
     c: Times
@@ -277,7 +272,7 @@ class CostRecord(_Record):
     """Sequences at once."""
 
 
-class KRecord(_Record):
+class KRecord(Record):
     """What one num_spec_tokens gives."""
 
     k: Length
@@ -287,7 +282,7 @@ class KRecord(_Record):
     high: Times
 
 
-class EndToEndRecord(_Record):
+class EndToEndRecord(Record):
     """A whole request, in seconds."""
 
     speedup: Times
@@ -297,7 +292,7 @@ class EndToEndRecord(_Record):
     ttft_without: Times
 
 
-class PlanRecord(_Record):
+class PlanRecord(Record):
     """The k to use, and what it gives."""
 
     num_spec_tokens: Length | None = None
@@ -325,7 +320,7 @@ class PlanRecord(_Record):
         return self
 
 
-class PartsRecord(_Record):
+class PartsRecord(Record):
     """Bytes on each device; they sum up to its memory."""
 
     target_weights: Bytes | None = None
@@ -338,7 +333,7 @@ class PartsRecord(_Record):
     """Below zero: what is missing."""
 
 
-class MemoryRecord(_Record):
+class MemoryRecord(Record):
     """Whether the pair has room on the devices of `setting`, and for how much."""
 
     fits: bool | None = None
@@ -351,7 +346,7 @@ class MemoryRecord(_Record):
     notes: list[str] = []
 
 
-class VerdictRecord(_Record):
+class VerdictRecord(Record):
     """What one engine does with the pair."""
 
     verdict: Verdict
@@ -360,7 +355,7 @@ class VerdictRecord(_Record):
     reasons: list[str] = []
 
 
-class CandidateRecord(_Record):
+class CandidateRecord(Record):
     """One draft, head or method without a draft."""
 
     rank: Annotated[int, Field(ge=1)]
@@ -420,7 +415,7 @@ class CandidateRecord(_Record):
         return "measured" if self.acceptance.measured and self.cost.source in ("measured", "given") else "roofline"
 
 
-class PolicyRecord(_Record):
+class PolicyRecord(Record):
     """What one adaptive length did on the trace."""
 
     policy: str
@@ -436,7 +431,7 @@ class PolicyRecord(_Record):
     """What it wastes behind a miss is an estimate, and so is its speed-up."""
 
 
-class AdviceFile(_Record):
+class AdviceFile(Record):
     """A whole advice. `target` is None where nothing but numbers was given to `plan`."""
 
     schema_version: Literal["1"]
@@ -492,16 +487,4 @@ def checked_advice(value: Mapping[str, Any], path: Path) -> AdviceFile:
         raise InvalidFile(
             f"{path} is no advice", "name what `draftpick recommend --json`, `check --json` or `plan --json` wrote"
         )
-    version = value.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise InvalidFile(
-            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}: it does not "
-            "load",
-            "ask again with this draftpick, or use the one that wrote it",
-        )
-    try:
-        return AdviceFile.model_validate(value)
-    except ValidationError as error:
-        raise InvalidFile(
-            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: ask again with --json"
-        ) from None
+    return checked(AdviceFile, value, path, "ask again with --json")

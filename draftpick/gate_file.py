@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from draftpick.errors import InvalidCatalog, InvalidFile, UsageError
 from draftpick.models.bounded import read_bytes, read_json
-from draftpick.probe_file import IntervalRecord, first_wrong
-from draftpick.toml_file import MAX_FILE_BYTES, read_toml
+from draftpick.probe_file import IntervalRecord
+from draftpick.record import Record, checked, first_wrong
+from draftpick.toml_file import MAX_FILE_BYTES, Lines, read_toml
 
-SCHEMA_VERSION = "1"
 MOST_BYTES = 16 << 20
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -224,60 +224,10 @@ def _known_keys(where: Sequence[Any]) -> str:
     return f"did you mean {near[0]}?" if near else f"known there: {', '.join(record.model_fields)}"
 
 
-class Lines:
-    """Where the tables and keys of a policy file stand: the parser of TOML does not tell."""
-
-    def __init__(self, text: str) -> None:
-        self._found: dict[tuple[Any, ...], int] = {}
-        self._last = text.count("\n") + 1
-        counts: dict[tuple[Any, ...], int] = {}
-        table: tuple[Any, ...] = ()
-        for number, line in enumerate(text.split("\n"), start=1):
-            if header := _HEADER.match(line):
-                table = self._inside(header[2], counts)
-                if header[1] == "[[":
-                    place = counts[table] = counts.get(table, -1) + 1
-                    table = (*table, place)
-                self._found.setdefault(table, number)
-            elif key := _KEY.match(line):
-                self._found.setdefault((*table, *_parts(key[1])), number)
-
-    @staticmethod
-    def _inside(dotted: str, counts: dict[tuple[Any, ...], int]) -> tuple[Any, ...]:
-        """The path of a header: in a list of tables it means the last one so far."""
-        *above, last = _parts(dotted)
-        path: tuple[Any, ...] = ()
-        for part in above:
-            path = (*path, part)
-            if path in counts:
-                path = (*path, counts[path])
-        return (*path, last)
-
-    def of(self, where: Sequence[Any]) -> int:
-        """The line of a key, or of the nearest table around it."""
-        for size in range(len(where), 0, -1):
-            if (line := self._found.get(tuple(where[:size]))) is not None:
-                return line
-        return 1
-
-
-_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
-_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-
-
-def _parts(dotted: str) -> list[str]:
-    return [part.strip().strip("\"'") for part in dotted.split(".")]
-
-
 # ---------------------------------------------------------------------- the baseline
 
 
-class _Record(BaseModel):
-    # More keys may be added: a result of a newer draftpick still loads.
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
-
-
-class PromptSums(_Record):
+class PromptSums(Record):
     """What was accepted of one prompt's answer, out of how many positions; both may be sums of expectations."""
 
     domain: str
@@ -292,7 +242,7 @@ class PromptSums(_Record):
         return self
 
 
-class BaselineRow(_Record):
+class BaselineRow(Record):
     """What one pair did when its baseline was taken."""
 
     target: str
@@ -321,7 +271,7 @@ class BaselineRow(_Record):
         return self
 
 
-class BaselineFile(_Record):
+class BaselineFile(Record):
     """The baselines of a policy's pairs, by name."""
 
     schema_version: Literal["1"]
@@ -350,14 +300,14 @@ def read_baseline(path: Path) -> BaselineFile:
 # ---------------------------------------------------------------------- the result
 
 
-class WaivedBy(_Record):
+class WaivedBy(Record):
     """Why a failed check does not fail its pair."""
 
     reason: str
     expires: date
 
 
-class CheckResult(_Record):
+class CheckResult(Record):
     """One check of one pair."""
 
     name: CheckName
@@ -385,7 +335,7 @@ class CheckResult(_Record):
         return self
 
 
-class PairResult(_Record):
+class PairResult(Record):
     """What became of one pair."""
 
     name: str
@@ -408,7 +358,7 @@ class PairResult(_Record):
         return self
 
 
-class GateFile(_Record):
+class GateFile(Record):
     """A whole result."""
 
     schema_version: Literal["1"]
@@ -439,15 +389,4 @@ class GateFile(_Record):
 
 def checked_gate(value: Mapping[str, Any], path: Path) -> GateFile:
     """The result in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
-    if value.get("schema_version") != SCHEMA_VERSION:
-        raise InvalidFile(
-            f"{path}: its schema_version is {value.get('schema_version')!r:.20}, and this draftpick reads "
-            f"{SCHEMA_VERSION!r}: it does not load",
-            "judge again, or use the draftpick that wrote it",
-        )
-    try:
-        return GateFile.model_validate(value)
-    except ValidationError as error:
-        raise InvalidFile(
-            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: judge again with --json"
-        ) from None
+    return checked(GateFile, value, path, "judge again with --json")

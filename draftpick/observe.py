@@ -22,7 +22,6 @@ from draftpick import __version__
 from draftpick.choices import Choice
 from draftpick.errors import NotObservable, UsageError
 from draftpick.observe_file import (
-    SCHEMA_VERSION,
     Decision,
     Drift,
     EngineRow,
@@ -32,6 +31,7 @@ from draftpick.observe_file import (
     PositionRates,
 )
 from draftpick.probe_file import GivenCosts, IntervalRecord
+from draftpick.record import SCHEMA_VERSION
 from draftpick.scrape import Sample, Scrape
 from draftpick.speedup import (
     MARGIN,

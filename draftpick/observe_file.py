@@ -9,21 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from draftpick import probe_file
-from draftpick.errors import InvalidFile
-from draftpick.probe_file import Count, DecisionRecord, IntervalRecord, Share, Spent, first_wrong
-
-SCHEMA_VERSION = "1"
+from draftpick.probe_file import Count, DecisionRecord, IntervalRecord, Share, Spent
+from draftpick.record import Record, checked
 
 Tokens = Annotated[float, Field(ge=1, le=257)]
 Position = Annotated[int, Field(ge=0, le=256)]
-
-
-class _Record(BaseModel):
-    # More keys may be added: an observation of a newer draftpick still loads.
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class PositionRates(probe_file.PositionRates):
@@ -35,7 +28,7 @@ class PositionRates(probe_file.PositionRates):
     conditional_high: list[Share | None]
 
 
-class Counted(_Record):
+class Counted(Record):
     """What was counted of some drafts, and what follows from it. Null is what the server does not export."""
 
     num_drafts: Count | None = None
@@ -66,7 +59,7 @@ class EngineRow(Counted):
     """Those of its counters besides the model's name."""
 
 
-class LengthRow(_Record):
+class LengthRow(Record):
     """What a num_spec_tokens up to the server's gives."""
 
     k: Position
@@ -80,7 +73,7 @@ class LengthRow(_Record):
     """Of decoding, with the costs given; null without them."""
 
 
-class Drift(_Record):
+class Drift(Record):
     """What was counted before the first scrape, against what came after it."""
 
     before: IntervalRecord
@@ -117,7 +110,7 @@ class ModelRow(Counted):
     engines: list[EngineRow]
 
 
-class ObservationFile(_Record):
+class ObservationFile(Record):
     """A whole observation."""
 
     schema_version: Literal["1"]
@@ -153,15 +146,4 @@ class ObservationFile(_Record):
 
 def checked_observation(value: Mapping[str, Any], path: Path) -> ObservationFile:
     """The observation in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
-    if value.get("schema_version") != SCHEMA_VERSION:
-        raise InvalidFile(
-            f"{path}: its schema_version is {value.get('schema_version')!r:.20}, and this draftpick reads "
-            f"{SCHEMA_VERSION!r}: it does not load",
-            "observe again, or use the draftpick that wrote it",
-        )
-    try:
-        return ObservationFile.model_validate(value)
-    except ValidationError as error:
-        raise InvalidFile(
-            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: observe again with --json"
-        ) from None
+    return checked(ObservationFile, value, path, "observe again with --json")

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     JsonValue,
@@ -27,8 +26,8 @@ from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord, model_row
 from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
+from draftpick.record import Record, checked, first_wrong
 
-SCHEMA_VERSION = "1"
 MOST_BYTES = 64 << 20
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -43,12 +42,7 @@ Facts = Annotated[dict[str, Any], AfterValidator(_JSON.validate_python)]
 Option = bool | int | float | str | list[str] | list[int] | list[float]
 
 
-class _Record(BaseModel):
-    # More keys may be added: a probe of a newer draftpick still loads.
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
-
-
-class RequestRecord(_Record):
+class RequestRecord(Record):
     """What was typed, in a config file as well, so that it can be asked again."""
 
     command: str | None = None
@@ -60,7 +54,7 @@ class RequestRecord(_Record):
     """By name, without the dashes in front; only those that change the answer."""
 
 
-class IntervalRecord(_Record):
+class IntervalRecord(Record):
     """A value with its interval."""
 
     value: float
@@ -83,7 +77,7 @@ class IntervalRecord(_Record):
             raise ValueError(f"{what} is no share with its bounds")
 
 
-class KRecord(_Record):
+class KRecord(Record):
     """What one num_spec_tokens does, with the keys of vLLM's metrics where they exist. Counts are expected ones."""
 
     k: Length
@@ -124,7 +118,7 @@ Way = Literal["first_choice", "sampled", "sampled_twice", "sampled_block"]
 """How a draft proposes and is verified; sampled_twice: at the square of the temperature, as transformers does."""
 
 
-class PositionRates(_Record):
+class PositionRates(Record):
     """Rates by position, at the largest k."""
 
     marginal: list[Share | None]
@@ -133,14 +127,14 @@ class PositionRates(_Record):
     """Position j is accepted: over the steps that reach it."""
 
 
-class DomainRecord(_Record):
+class DomainRecord(Record):
     """One kind of text."""
 
     acceptance_rate: IntervalRecord
     num_prompts: Count
 
 
-class OtherWay(_Record):
+class OtherWay(Record):
     """The same text, drafted or verified in another way."""
 
     proposal: str
@@ -151,7 +145,7 @@ class OtherWay(_Record):
     """For k = 0, 1, 2, …"""
 
 
-class Checked(_Record):
+class Checked(Record):
     """A speculative run of the software itself."""
 
     k: Length
@@ -161,7 +155,7 @@ class Checked(_Record):
     """Speed-up that the software gave."""
 
 
-class CostRecord(_Record):
+class CostRecord(Record):
     """What a step costs at one batch size."""
 
     source: Literal["measured", "given"]
@@ -197,7 +191,7 @@ class CostRecord(_Record):
     """The costs against speculative runs of the same software."""
 
 
-class PlanRecord(_Record):
+class PlanRecord(Record):
     """The k to use with the costs at hand."""
 
     num_spec_tokens: Length
@@ -206,7 +200,7 @@ class PlanRecord(_Record):
     speedup: IntervalRecord
 
 
-class DraftRecord(_Record):
+class DraftRecord(Record):
     """One draft at one temperature."""
 
     draft: str
@@ -242,7 +236,7 @@ class DraftRecord(_Record):
     """Null without costs."""
 
 
-class LookupKRecord(_Record):
+class LookupKRecord(Record):
     """A method without a draft at one k."""
 
     k: Length
@@ -251,7 +245,7 @@ class LookupKRecord(_Record):
     draft_acceptance_rate: Share | None = None
 
 
-class LookupRecord(_Record):
+class LookupRecord(Record):
     """A method without a draft, at its best k."""
 
     method: str
@@ -265,7 +259,7 @@ class LookupRecord(_Record):
     """From 1 on; empty in files of older versions."""
 
 
-class TranslatedK(_Record):
+class TranslatedK(Record):
     """What real speculative runs with one k gave."""
 
     k: Length
@@ -273,7 +267,7 @@ class TranslatedK(_Record):
     speedup: float
 
 
-class TranslatedRecord(_Record):
+class TranslatedRecord(Record):
     """A pair whose tokenizers differ: what real speculative runs gave, for a few k."""
 
     draft: str
@@ -282,7 +276,7 @@ class TranslatedRecord(_Record):
     by_k: list[TranslatedK]
 
 
-class ComparisonRecord(_Record):
+class ComparisonRecord(Record):
     """The speed of one draft over that of the best, each at its best k, paired by prompt."""
 
     draft: str
@@ -292,7 +286,7 @@ class ComparisonRecord(_Record):
     """Of `draft` over `best`: below 1 where it is slower."""
 
 
-class CheckRecord(_Record):
+class CheckRecord(Record):
     """A self-check."""
 
     name: str
@@ -301,7 +295,7 @@ class CheckRecord(_Record):
     """What was compared, and what came out."""
 
 
-class DecisionRecord(_Record):
+class DecisionRecord(Record):
     """The answer."""
 
     action: Literal["speculate", "do_not_speculate", "undecided"]
@@ -318,7 +312,7 @@ class DecisionRecord(_Record):
     """About how many would decide, where it is undecided."""
 
 
-class DeviceRecord(_Record):
+class DeviceRecord(Record):
     """What was measured on, as the framework names it."""
 
     id: str
@@ -337,7 +331,7 @@ class KnownModel(ModelRecord):
     model_config = ConfigDict(extra="ignore")
 
 
-class TraceRecord(_Record):
+class TraceRecord(Record):
     """Where the trace lies, seen from the probe file."""
 
     path: str
@@ -346,7 +340,7 @@ class TraceRecord(_Record):
     """Hex."""
 
 
-class ProbeFile(_Record):
+class ProbeFile(Record):
     """A whole probe."""
 
     schema_version: Literal["1"]
@@ -443,31 +437,12 @@ def checked_probe(value: Mapping[str, Any], path: Path) -> ProbeFile:
     """The probe in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
     if value.get("kind") != "probe":
         raise InvalidFile(f"{path} is no probe file", "name what `draftpick probe -o FILE` wrote")
-    version = value.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise InvalidFile(
-            f"{path}: its schema_version is {version!r:.20}, and this draftpick reads {SCHEMA_VERSION!r}: it does not "
-            "load",
-            "probe again, or use the draftpick that wrote it",
-        )
-    try:
-        return ProbeFile.model_validate(value)
-    except ValidationError as error:
-        raise InvalidFile(
-            f"{path}: {first_wrong(error)}", "the file was changed by hand, or cut: probe again"
-        ) from None
+    return checked(ProbeFile, value, path, "probe again")
 
 
 def stopped_by_looking(reason: str) -> bool:
     """Whether a run ended because of what it had measured: its intervals are nominal then."""
     return reason.startswith(("the decision", "every"))
-
-
-def first_wrong(error: ValidationError) -> str:
-    """The field that is wrong first, and why. Names of fields may be a stranger's keys."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part)[:60] for part in first["loc"])
-    return f"{where[:200]}: {first['msg']:.200}".replace("\n", " ")
 
 
 def trace_of(probe: ProbeFile, path: Path) -> Path | None:
@@ -494,7 +469,7 @@ def sha256(path: Path) -> str:
     return whole.hexdigest()
 
 
-class GivenCosts(_Record):
+class GivenCosts(Record):
     """A file for `--costs`: times of a step that somebody measured elsewhere."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,48 @@ def _depth(content: Any) -> int:
             below.extend(value for value in values if isinstance(value, (dict, list)))
         level = below
     return depth if not level else MAX_DEPTH + 1
+
+
+class Lines:
+    """Where the tables and keys of a file stand: the parser of TOML does not tell."""
+
+    def __init__(self, text: str) -> None:
+        self._found: dict[tuple[Any, ...], int] = {}
+        self._last = text.count("\n") + 1
+        counts: dict[tuple[Any, ...], int] = {}
+        table: tuple[Any, ...] = ()
+        for number, line in enumerate(text.split("\n"), start=1):
+            if header := _HEADER.match(line):
+                table = self._inside(header[2], counts)
+                if header[1] == "[[":
+                    place = counts[table] = counts.get(table, -1) + 1
+                    table = (*table, place)
+                self._found.setdefault(table, number)
+            elif key := _KEY.match(line):
+                self._found.setdefault((*table, *_parts(key[1])), number)
+
+    @staticmethod
+    def _inside(dotted: str, counts: dict[tuple[Any, ...], int]) -> tuple[Any, ...]:
+        """The path of a header: in a list of tables it means the last one so far."""
+        *above, last = _parts(dotted)
+        path: tuple[Any, ...] = ()
+        for part in above:
+            path = (*path, part)
+            if path in counts:
+                path = (*path, counts[path])
+        return (*path, last)
+
+    def of(self, where: Sequence[Any]) -> int:
+        """The line of a key, or of the nearest table around it."""
+        for size in range(len(where), 0, -1):
+            if (line := self._found.get(tuple(where[:size]))) is not None:
+                return line
+        return 1
+
+
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+
+
+def _parts(dotted: str) -> list[str]:
+    return [part.strip().strip("\"'") for part in dotted.split(".")]

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftpick.gate.baseline import difference_of
-from draftpick.gate_file import BaselineRow, Lines, PromptSums, read_baseline
+from draftpick.gate_file import BaselineRow, PromptSums, read_baseline
 from draftpick.probe_file import IntervalRecord
-from draftpick.toml_file import tomllib
+from draftpick.toml_file import Lines, tomllib
 
 DEMO = Path(__file__).parents[1] / "catalog" / "demo"
 TARGET, DRAFT = str(DEMO / "target"), str(DEMO / "draft")
