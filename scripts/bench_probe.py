@@ -29,15 +29,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from draftpick import replay
+from draftpick import intervals, replay
 from draftpick.choices import PROBE
+from draftpick.intervals import Sums, ratio_interval
 from draftpick.probe import checks, device, local, prompts, result, timing
 from draftpick.probe.local import GREEDY, LocalModel, Sampling
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
 from draftpick.probe.run import Costs, ModelFiles, Outcome, Probe, Request
 from draftpick.probe.trace import Row
-from draftpick.replay import GREEDY_DRAFT, Acceptance, Sums, ratio_interval
+from draftpick.replay import GREEDY_DRAFT, Acceptance
 from draftpick.speedup import Interval
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def _cases(probe: Probe, heat: float, k: int) -> Iterator[Case]:
 def _beside(what: str, measured: Sums, replayed: Sums) -> Figure:
     measured, replayed = measured.common(replayed)
     seen = _surely(ratio_interval(measured))
-    expected, quotient = replayed.ratio, _surely(replay.paired_quotient(replayed, measured))
+    expected, quotient = replayed.ratio, _surely(intervals.paired_quotient(replayed, measured))
     return Figure(
         f"{what} ({len(measured.prompts)} prompts)",
         f"{seen.value:.3f} [{seen.low:.3f}, {seen.high:.3f}], replayed {expected:.3f} "

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draftpick import intervals
 from draftpick import replay as rp
 from draftpick.errors import UsageError
+from draftpick.intervals import Sums
 from draftpick.replay import (
     Acceptance,
     Answer,
     FixedLength,
     NgramLookup,
     SuffixLookup,
-    Sums,
     Trace,
     answer_from_matches,
 )
@@ -185,7 +186,7 @@ ONE_ERROR = 0.6826894921
 
 
 def apart_unpaired(one: Sums, other: Sums) -> float:
-    a, b = rp.ratio_interval(one, ONE_ERROR), rp.ratio_interval(other, ONE_ERROR)
+    a, b = intervals.ratio_interval(one, ONE_ERROR), intervals.ratio_interval(other, ONE_ERROR)
     assert a is not None
     assert b is not None
     return abs(a.value - b.value) / math.hypot(a.high - a.value, b.high - b.value)
@@ -208,8 +209,8 @@ def test_a_replay_of_the_emitted_text_is_what_speculative_sampling_did(
     world = World(seed)
     real = Simulated(world, rule, k, size, answers, first, seed + 100)
     replayed = rp.replay(world.trace(real.tokens, first), rule, [k])[k]
-    assert apart(rp.paired_difference(replayed.lengths, real.lengths, ONE_ERROR)) < 4
-    assert apart(rp.paired_difference(replayed.visible, real.visible, ONE_ERROR)) < 4
+    assert apart(intervals.paired_difference(replayed.lengths, real.lengths, ONE_ERROR)) < 4
+    assert apart(intervals.paired_difference(replayed.visible, real.visible, ONE_ERROR)) < 4
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -259,7 +260,7 @@ def test_block_verification_accepts_at_least_as_much() -> None:
         (
             token[k].visible_steps.sum(),
             block[k].visible_steps.sum(),
-            rp.paired_quotient(block[k].lengths, token[k].lengths),
+            intervals.paired_quotient(block[k].lengths, token[k].lengths),
         )
         for k in range(9)
     ]
@@ -426,18 +427,18 @@ def test_the_smooth_rate_has_the_same_mean_and_less_noise(rule: Acceptance) -> N
     ],
 )
 def test_t_quantiles_are_those_of_the_tables(probability: float, df: int, quantile: float) -> None:
-    assert rp.t_quantile(probability, df) == pytest.approx(quantile, abs=1e-6)
+    assert intervals.t_quantile(probability, df) == pytest.approx(quantile, abs=1e-6)
 
 
 @pytest.mark.parametrize("probability", [0.55, 0.9, 0.975, 0.9999])
 def test_t_quantiles_have_closed_forms_for_one_and_two_degrees(probability: float) -> None:
-    assert rp.t_quantile(probability, 1) == pytest.approx(math.tan(math.pi * (probability - 0.5)), rel=1e-8)
+    assert intervals.t_quantile(probability, 1) == pytest.approx(math.tan(math.pi * (probability - 0.5)), rel=1e-8)
     middle = 2 * probability - 1
-    assert rp.t_quantile(probability, 2) == pytest.approx(middle * math.sqrt(2 / (1 - middle**2)), rel=1e-8)
+    assert intervals.t_quantile(probability, 2) == pytest.approx(middle * math.sqrt(2 / (1 - middle**2)), rel=1e-8)
 
 
 def test_t_quantiles_end_at_the_normal_ones() -> None:
-    assert rp.t_quantile(0.975, 1e6) == pytest.approx(1.959966356, abs=1e-6)
+    assert intervals.t_quantile(0.975, 1e6) == pytest.approx(1.959966356, abs=1e-6)
 
 
 def sums(y: Sequence[float], x: Sequence[float], strata: Sequence[str] | None = None) -> Sums:
@@ -450,7 +451,7 @@ def test_a_ratio_interval_by_hand() -> None:
     ratio = 20 / 8
     errors = (y - ratio * x) / 2.0
     half = 3.1824463053 * math.sqrt((errors**2).sum() / (4 * 3))
-    interval = rp.ratio_interval(sums(y, x))
+    interval = intervals.ratio_interval(sums(y, x))
     assert interval == pytest.approx((ratio, ratio - half, ratio + half, 0.95))
 
 
@@ -462,7 +463,7 @@ def test_a_ratio_interval_covers_95_percent(prompts: int) -> None:
         x = rng.uniform(50, 150, prompts)
         # Prompts differ in their rate, and within a prompt tokens vary: truth is E y / E x = 3.
         y = x * (3.0 + 0.4 * rng.standard_normal(prompts)) + np.sqrt(x) * rng.standard_normal(prompts)
-        interval = rp.ratio_interval(sums(y, x))
+        interval = intervals.ratio_interval(sums(y, x))
         assert interval is not None
         covered += interval.low <= 3.0 <= interval.high
     assert 0.93 <= covered / runs <= 0.97
@@ -472,8 +473,8 @@ def test_strata_take_the_difference_between_domains_out() -> None:
     rng = np.random.default_rng(1)
     x = np.full(20, 100.0)
     y = x * np.where(np.arange(20) < 10, 2.0, 4.0) + rng.standard_normal(20)
-    plain = rp.ratio_interval(sums(y, x))
-    strata = rp.ratio_interval(sums(y, x, ["chat"] * 10 + ["code"] * 10))
+    plain = intervals.ratio_interval(sums(y, x))
+    strata = intervals.ratio_interval(sums(y, x, ["chat"] * 10 + ["code"] * 10))
     assert plain is not None
     assert strata is not None
     assert plain.value == strata.value == pytest.approx(3.0, abs=0.01)
@@ -481,14 +482,14 @@ def test_strata_take_the_difference_between_domains_out() -> None:
 
 
 def test_strata_of_one_prompt_are_taken_together() -> None:
-    mixed = rp.ratio_interval(sums([3, 5, 4, 8], [1, 2, 2, 3], ["a", "b", "c", "d"]))
-    assert mixed == pytest.approx(rp.ratio_interval(sums([3, 5, 4, 8], [1, 2, 2, 3])))
-    assert rp.ratio_interval(sums([3, 5, 4], [1, 2, 2], ["a", "a", "b"])) is not None
+    mixed = intervals.ratio_interval(sums([3, 5, 4, 8], [1, 2, 2, 3], ["a", "b", "c", "d"]))
+    assert mixed == pytest.approx(intervals.ratio_interval(sums([3, 5, 4, 8], [1, 2, 2, 3])))
+    assert intervals.ratio_interval(sums([3, 5, 4], [1, 2, 2], ["a", "a", "b"])) is not None
 
 
 def test_one_prompt_says_no_more_than_what_is_possible() -> None:
-    assert rp.ratio_interval(sums([3], [2]), bounds=(1, 5)) == (1.5, 1, 5, 0.95)
-    assert rp.ratio_interval(sums([0], [0])) is None
+    assert intervals.ratio_interval(sums([3], [2]), bounds=(1, 5)) == (1.5, 1, 5, 0.95)
+    assert intervals.ratio_interval(sums([0], [0])) is None
 
 
 def test_a_comparison_is_paired_by_prompt() -> None:
@@ -497,10 +498,10 @@ def test_a_comparison_is_paired_by_prompt() -> None:
     level = rng.uniform(2, 4, 30)
     old = sums(x * level, x)
     new = sums(x * (level + 0.05) + rng.standard_normal(30), x)
-    difference = rp.paired_difference(new, old)
+    difference = intervals.paired_difference(new, old)
     assert difference is not None
     assert 0 < difference.low < 0.05 < difference.high
-    alone = rp.ratio_interval(new)
+    alone = intervals.ratio_interval(new)
     assert alone is not None
     assert difference.high - difference.low < 0.1 * (alone.high - alone.low)
 
@@ -508,9 +509,9 @@ def test_a_comparison_is_paired_by_prompt() -> None:
 def test_a_comparison_uses_the_common_prompts_in_any_order() -> None:
     old = Sums(("a", "b", "c"), ("",) * 3, np.array([2.0, 4.0, 9.0]), np.ones(3))
     new = Sums(("d", "c", "a"), ("",) * 3, np.array([7.0, 10.0, 3.0]), np.ones(3))
-    assert rp.paired_difference(new, old) == pytest.approx((1.0, 1.0, 1.0, 0.95))
-    assert value(rp.paired_quotient(new, old)) == pytest.approx(13 / 11)
-    assert rp.paired_difference(new, old._replace(prompts=("x", "y", "z"))) is None
+    assert intervals.paired_difference(new, old) == pytest.approx((1.0, 1.0, 1.0, 0.95))
+    assert value(intervals.paired_quotient(new, old)) == pytest.approx(13 / 11)
+    assert intervals.paired_difference(new, old._replace(prompts=("x", "y", "z"))) is None
 
 
 @pytest.mark.parametrize(
@@ -522,12 +523,12 @@ def test_a_comparison_uses_the_common_prompts_in_any_order() -> None:
     ],
 )
 def test_a_gate_says_when_it_cannot_tell(low: float, high: float, worse: bool | None) -> None:
-    assert rp.got_worse(rp.Interval((low + high) / 2, low, high, 0.95), 0.1) is worse
+    assert intervals.got_worse(rp.Interval((low + high) / 2, low, high, 0.95), 0.1) is worse
 
 
 def test_the_best_of_several_has_a_wider_interval() -> None:
-    assert rp.level_of_best(1) == pytest.approx(0.95)
-    assert rp.level_of_best(10) == pytest.approx(0.995)
+    assert intervals.level_of_best(1) == pytest.approx(0.95)
+    assert intervals.level_of_best(10) == pytest.approx(0.995)
 
 
 def test_few_prompts_or_tokens_are_of_low_confidence() -> None:
@@ -632,7 +633,7 @@ def test_drawn_walks_of_a_fixed_length_agree_with_the_expectation(rule: Acceptan
     trace = world.trace(world.text(np.random.default_rng(2), 60, 60))
     walked = rp.walk(trace, FixedLength(4), rule, draws=20, seed=1)
     expected = rp.replay(trace, rule, [4])[4]
-    assert apart(rp.paired_difference(walked.lengths, expected.lengths, ONE_ERROR)) < 4
+    assert apart(intervals.paired_difference(walked.lengths, expected.lengths, ONE_ERROR)) < 4
 
 
 def test_a_seed_gives_the_same_walk() -> None:
@@ -900,10 +901,10 @@ ANSWER = answer_from_matches("what is 2 + 2", [True] * 4)
         pytest.param(lambda: rp.RateRule(least=0), "0", id="least of 0"),
         pytest.param(lambda: rp.HeuristicLength(0), "0", id="start of 0"),
         pytest.param(lambda: rp.BatchTable([], 0), "0", id="batch 0"),
-        pytest.param(lambda: rp.t_quantile(1.0, 5), "1.0", id="quantile of 1"),
-        pytest.param(lambda: rp.t_quantile(0.9, 0), "0", id="no degrees of freedom"),
-        pytest.param(lambda: rp.ratio_interval(sums([1, 2], [1, 1]), 95), "95", id="level in percent"),
-        pytest.param(lambda: rp.level_of_best(0), "0", id="best of none"),
+        pytest.param(lambda: intervals.t_quantile(1.0, 5), "1.0", id="quantile of 1"),
+        pytest.param(lambda: intervals.t_quantile(0.9, 0), "0", id="no degrees of freedom"),
+        pytest.param(lambda: intervals.ratio_interval(sums([1, 2], [1, 1]), 95), "95", id="level in percent"),
+        pytest.param(lambda: intervals.level_of_best(0), "0", id="best of none"),
         pytest.param(lambda: rp.plan_from_trace(Trace((ANSWER,)), step_times(0.1)), "8 drafted", id="short answers"),
         pytest.param(
             lambda: rp.walk(trace_of([True] * 30), FixedLength(9)).speedup(step_times(0.1)), "9", id="times too few"

@@ -30,6 +30,7 @@ STAGES = [
     {"evidence"},
     {"place"},
     {"predict"},
+    {"intervals"},
     {"replay"},
     {"planning"},
     {"candidates"},

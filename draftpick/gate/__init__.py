@@ -346,7 +346,7 @@ class _Pair:
             said = f"the baseline was taken otherwise ({different}): draftpick gate --update-baseline takes a new one"
             self._add("baseline", "stale", said, baseline=before)
             return
-        from draftpick.replay import got_worse
+        from draftpick.intervals import got_worse
 
         tolerance = self._policy.tolerance if self._policy.tolerance is not None else GATE["tolerance"]
         difference, how = difference_of(row, old)

@@ -13,7 +13,7 @@ from draftpick.probe_file import IntervalRecord
 from draftpick.speedup import Interval, rescaled
 
 if TYPE_CHECKING:
-    from draftpick.replay import Sums
+    from draftpick.intervals import Sums
 
 _SHOWN = 16
 """Hex digits of a prompt's hash: enough to tell thousands apart."""
@@ -91,7 +91,7 @@ def taken_otherwise(old: BaselineRow, new: BaselineRow) -> str:
 
 def difference_of(new: BaselineRow, old: BaselineRow) -> tuple[Interval, str]:
     """Acceptance rate of `new` minus that of `old`, and how they were compared: by prompt where that tells more."""
-    from draftpick.replay import paired_difference, ratio_interval, unpaired_difference
+    from draftpick.intervals import paired_difference, ratio_interval, unpaired_difference
 
     level = GATE["level"]
     ours, theirs = _sums(new.by_prompt), _sums(old.by_prompt)
@@ -116,7 +116,7 @@ def _sums(by_prompt: Mapping[str, PromptSums]) -> Sums | None:
     """The sums by prompt; None where nothing was counted."""
     import numpy as np
 
-    from draftpick.replay import Sums
+    from draftpick.intervals import Sums
 
     rows = [(name, one) for name, one in by_prompt.items() if one.positions > 0]
     if not rows:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from draftpick import __version__, probe_file, replay
+from draftpick import __version__, intervals, probe_file
 from draftpick.devices import present
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
@@ -34,7 +34,7 @@ def document(
 ) -> probe_file.ProbeFile:
     """The probe file. `source` says where the prompts came from; `beside` is the folder the file will lie in."""
     request = outcome.request
-    found = outcome.measured(replay.level_of_best(max(len(request.drafts), 1)))
+    found = outcome.measured(intervals.level_of_best(max(len(request.drafts), 1)))
     plans = [_plan(outcome, one) for one in found]
     said, best, unsteady = _decide(outcome, found, plans)
     lookups = _draft_free(outcome, found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from draftpick import replay
+from draftpick import intervals, replay
 from draftpick.choices import PROBE
 from draftpick.probe.trace import Row, as_trace
 from draftpick.replay import GREEDY_DRAFT, Acceptance, Replayed, Trace
@@ -136,7 +136,7 @@ def measured(
     return Measured(draft, temperature, way, trace, rate or Interval(0.0, 0.0, 1.0, LEVEL), by_k, level)
 
 
-def sums_by_prompt(rows: Sequence[Row], draft: str, temperature: float, way: Drafts, *, first: int) -> replay.Sums:
+def sums_by_prompt(rows: Sequence[Row], draft: str, temperature: float, way: Drafts, *, first: int) -> intervals.Sums:
     """α by prompt: what was accepted, and out of how many positions."""
     trace = as_trace(rows, draft, temperature, first=first)
     return replay.acceptance_sums(trace, way.rule, smooth=_smooths(trace, way.rule))
@@ -312,7 +312,7 @@ def compared(
     row, other_row = plan.drafting, other_plan.drafting
     if row is None or other_row is None:
         return None
-    quotient = replay.paired_quotient(one.by_k[row.k].lengths, other.by_k[other_row.k].lengths)
+    quotient = intervals.paired_quotient(one.by_k[row.k].lengths, other.by_k[other_row.k].lengths)
     if quotient is None:
         return None
     step, other_step = (
