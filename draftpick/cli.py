@@ -1,21 +1,19 @@
 """The command line: parse, call one function, render, exit code."""
 
 # No `from __future__ import annotations` here: typer would evaluate each annotation again at start-up.
-import codecs
 import contextlib
-import errno
 import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftpick import __version__
-from draftpick.errors import DraftpickError, UsageError
+from draftpick import __version__, console
+from draftpick.errors import UsageError
 from draftpick.options import (
     AsJson,
     Attention,
@@ -111,10 +109,6 @@ if TYPE_CHECKING:
     from draftpick.models.profile import ModelProfile
     from draftpick.probe_file import ProbeFile
     from draftpick.scrape import Scrape
-
-UNWRITTEN, BUG, INTERRUPTED = 3, 70, 130
-LONGEST_LINE = 600
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def _version(wanted: bool) -> None:
@@ -216,14 +210,13 @@ def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -
     options = {**options, "dtype": dtype_of(options["dtype"])}
     gc.enable()
     _keep_on_termination()
-    with _Progress(quiet=_quiet) as say:
+    with console.Progress() as say:
         offline, consent = _is_offline(options), _consent(options)
         done, path = run_best(answer.target, drafts, catalog, options, offline=offline, consent=consent, say=say)
-    _write(to_text(_asked_for(done.probe, "recommend", options)), path)
+    console.write(to_text(_asked_for(done.probe, "recommend", options)), path)
     if done.interrupted:
         raise KeyboardInterrupt
-    if not _quiet:
-        typer.echo(f"measured; the probe is kept in {path}", err=True)
+    console.remark(f"measured; the probe is kept in {path}")
     return from_probe(done.probe, catalog)
 
 
@@ -323,11 +316,11 @@ def probe(
     options["dtype"] = dtype_of(options["dtype"])
     catalog, resolve = _sources(options)
     models = resolve(target, options["revision"]), [resolve(name) for name in draft]
-    with _Progress(quiet=_quiet) as say:
+    with console.Progress() as say:
         done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
     _show_probe(_asked_for(done.probe, "probe", options), options)
     if done.interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(console.INTERRUPTED)
     no = done.probe.decision.action == "do_not_speculate" and not options["exit_zero"]
     raise typer.Exit(1 if no else 0)
 
@@ -399,10 +392,10 @@ def plan(
     )
     wanted = _format(options)
     if wanted is Format.table:
-        text = plan.table(numbers, **_screen(no_color, output))
+        text = plan.table(numbers, **console.screen(no_color, output))
     else:
         text = _as_text(plan.document(numbers, asked("plan", options)), wanted, options)
-    _write(text, output)
+    console.write(text, output)
     raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not options["exit_zero"] else 0)
 
 
@@ -449,8 +442,7 @@ def launch(
     quiet: Quiet = None,
 ) -> None:
     """Write how an engine is started for a decision: the script to stdout, what to mind to stderr."""
-    global _quiet
-    _quiet = bool(quiet)
+    console.be_quiet(quiet)
     from draftpick import launch as starting
     from draftpick.catalog import load
     from draftpick.launch_input import Choice, wanted_from
@@ -460,13 +452,13 @@ def launch(
     found = starting.launch(wanted_from(advice, choice, load(catalog_folder)))
     wanted = Format.json if json else output_format or Format.table
     if wanted is Format.json:
-        _write(report.json(found), output)
+        console.write(report.json(found), output)
     elif wanted is Format.markdown:
-        _write(report.markdown(found), output)
+        console.write(report.markdown(found), output)
     else:
-        _write(report.script(found), output)
-        for line in report.remarks(found) if not _quiet else ():
-            typer.echo(line, err=True)
+        console.write(report.script(found), output)
+        for line in report.remarks(found):
+            console.remark(line)
     raise typer.Exit(0 if found.as_decided or exit_zero else 1)
 
 
@@ -497,13 +489,13 @@ def gate(
         from draftpick.advice_file import read_advice
         from draftpick.gate.start import first_policy
 
-        _write(first_policy(read_advice(init)), output)
+        console.write(first_policy(read_advice(init)), output)
         return
     from draftpick.gate import command
 
     gc.enable()
     catalog, resolve = _sources(options)
-    with _Progress(quiet=_quiet) as say:
+    with console.Progress() as say:
         result = command.run(
             policy_file,
             catalog,
@@ -515,7 +507,7 @@ def gate(
             say=say,
         )
     wanted = GateFormat.json if json else output_format or GateFormat.table
-    _write(_gate_text(result, wanted, _screen(no_color, output)), output)
+    console.write(_gate_text(result, wanted, console.screen(no_color, output)), output)
     raise typer.Exit(0 if exit_zero else result.exit_code)
 
 
@@ -591,10 +583,10 @@ def observe(
     if wanted is Format.table:
         from draftpick.report import observe as report
 
-        text = report.table(found, **_screen(no_color, output))
+        text = report.table(found, **console.screen(no_color, output))
     else:
         text = saved.write(found, wanted.value)
-    _write(text, output)
+    console.write(text, output)
     raise typer.Exit(0 if exit_zero else found.exit_code)
 
 
@@ -619,7 +611,7 @@ def _scrapes(url: str, interval: float | None) -> "list[Scrape]":
 
     found = [scrape.from_server(url, FAMILIES)]
     if interval is not None:
-        with _Progress(quiet=_quiet) as say:
+        with console.Progress() as say:
             say(f"looking again in {interval:g} s")
             time.sleep(interval)
         found.append(scrape.from_server(url, FAMILIES))
@@ -647,7 +639,7 @@ def report(
     text = saved.write(found, output_format.value)
     if output_format is ReportFormat.github:
         _summarise(found)
-    _write(text, output)
+    console.write(text, output)
 
 
 def rules(
@@ -657,8 +649,8 @@ def rules(
     """What the rules check, why, and what to do about it."""
     from draftpick.report.rules import all_rules, one_rule
 
-    text = all_rules(**_screen(no_color)) if name is None else one_rule(name, **_screen(no_color))
-    _write(text, None)
+    text = all_rules(**console.screen(no_color)) if name is None else one_rule(name, **console.screen(no_color))
+    console.write(text, None)
 
 
 def catalog_list(
@@ -673,7 +665,7 @@ def catalog_list(
     from draftpick.catalog import load
     from draftpick.report.catalog import listing
 
-    _write(listing(load(catalog_folder), kind, family=family, as_json=json, **_screen(no_color)), output)
+    console.write(listing(load(catalog_folder), kind, family=family, as_json=json, **console.screen(no_color)), output)
 
 
 def catalog_show(
@@ -687,7 +679,7 @@ def catalog_show(
     from draftpick.catalog import load
     from draftpick.report.catalog import one_record
 
-    _write(one_record(load(catalog_folder), name, as_json=json, **_screen(no_color)), output)
+    console.write(one_record(load(catalog_folder), name, as_json=json, **console.screen(no_color)), output)
 
 
 def catalog_validate(
@@ -700,7 +692,7 @@ def catalog_validate(
     from draftpick.report.catalog import validation
 
     text, passed = validation(folder)
-    _write(text, None)
+    console.write(text, None)
     raise typer.Exit(0 if passed else 2)
 
 
@@ -771,16 +763,12 @@ app = application()
 
 # ---------------------------------------------------------------------- shared by the commands
 
-_quiet = False
-"""Whether the user asked for no hints; an error is told after the command that knows it has ended."""
-
 
 def _options(command_line: dict[str, Any]) -> dict[str, Any]:
     """The options of a command with those of its config file."""
-    global _quiet
-    _quiet = bool(command_line["quiet"])
+    console.be_quiet(command_line["quiet"])
     options = merged(command_line)
-    _quiet = bool(options["quiet"])
+    console.be_quiet(options["quiet"])
     return options
 
 
@@ -822,7 +810,7 @@ def _answer(advice: "Advice", options: dict[str, Any]) -> None:
     if wanted is Format.table:
         from draftpick.report import table
 
-        screen = _screen(options["no_color"], options["output"])
+        screen = console.screen(options["no_color"], options["output"])
         text = table.render(
             advice, **screen, explain=bool(options.get("explain")), everything=bool(options.get("everything"))
         )
@@ -830,7 +818,7 @@ def _answer(advice: "Advice", options: dict[str, Any]) -> None:
         from draftpick.report import json
 
         text = _as_text(json.document(advice, asked(advice.command, options, advice.setting.device)), wanted, options)
-    _write(text, options["output"])
+    console.write(text, options["output"])
     raise typer.Exit(0 if options["exit_zero"] else advice.exit_code)
 
 
@@ -872,17 +860,16 @@ def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:
     to_file = output is not None and str(output) != "-"
     if to_file and wanted in (Format.markdown, Format.html):
         kept = saved.beside(output)
-        _write(report.json(found), kept)
-        if not _quiet:
-            typer.echo(f"the probe itself is kept in {kept}", err=True)
+        console.write(report.json(found), kept)
+        console.remark(f"the probe itself is kept in {kept}")
     elif to_file and wanted is Format.table:
-        _write(report.json(found), output)
+        console.write(report.json(found), output)
         output = None
     if wanted is Format.table:
-        text = report.table(found, **_screen(options["no_color"]))
+        text = report.table(found, **console.screen(options["no_color"]))
     else:
         text = saved.write(found, wanted.value)
-    _write(text, output)
+    console.write(text, output)
 
 
 def _consent(options: dict[str, Any]) -> "Callable[[str], bool]":
@@ -896,138 +883,6 @@ def _consent(options: dict[str, Any]) -> "Callable[[str], bool]":
     return ask
 
 
-class _Progress:
-    """One line on stderr that says how far a long run is; a line each where stderr is no terminal."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        self._shown = False
-
-    def __enter__(self) -> "Callable[[str], None]":
-        return self._say
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    def _say(self, text: str) -> None:
-        from draftpick.report.text import printable
-
-        if self._quiet:
-            return
-        text = printable(text)
-        if not sys.stderr.isatty():
-            sys.stderr.write(f"{text}\n")
-        else:
-            import shutil
-
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{text if len(text) <= width else text[: width - 1] + '…'}")
-            self._shown = True
-        sys.stderr.flush()
-
-
-def _screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]:
-    """Width and colour of where the text goes; no terminal has neither."""
-    if output is not None or not sys.stdout.isatty():
-        return {"width": None, "color": False}
-    import shutil
-
-    plain = no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return {"width": shutil.get_terminal_size().columns, "color": not plain}
-
-
-def _write(text: str, output: Path | None) -> None:
-    """Write to a file, whole or not at all, or to stdout, which `-` means as well."""
-    if output is not None and str(output) != "-":
-        from draftpick.atomic import write_text
-
-        write_text(output, text)
-        return
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _let_go(sys.stdout)
-        raise typer.Exit(0) from None
-
-
-def _let_go(stream: TextIO) -> None:
-    """Forget a stream whose reader has seen enough (`| head`): Python would complain again when it closes it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _open_closed_streams() -> None:
-    """Python has no stream where the shell closed one (`>&-`); what is written there goes nowhere."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-
-
 def main() -> None:
-    """Entry point: runs a command and turns failures into one line, a hint and an exit code."""
-    global _quiet
-    _quiet = False
-    codecs.register_error("draftpick", _spelled_out)
-    _open_closed_streams()
-    stdout = sys.stdout
-    for stream in (sys.stdout, sys.stderr):
-        # A locale without UTF-8 must not turn an answer into a traceback.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="draftpick")
-    # A run is short and makes no cycles worth collecting, but hundreds of thousands of records.
-    gc.disable()
-    try:
-        application(sys.argv[1:])()
-    except SystemExit as left:
-        if not isinstance(left.__context__, BrokenPipeError):
-            raise
-        # typer and rich leave with 1 when the reader of their help has gone.
-        _let_go(stdout)
-        sys.exit(0)
-    except DraftpickError as error:
-        _complain(error.message, "" if _quiet else error.hint)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except Exception as error:  # the last resort: a bug must not look like bad input
-        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
-            _let_go(stdout)
-            _complain(f"stdout: {error.strerror}", "free some space, or write elsewhere with --output")
-            sys.exit(UNWRITTEN)
-        if os.environ.get("DRAFTPICK_DEBUG"):
-            import traceback
-
-            traceback.print_exc()
-            sys.exit(BUG)
-        _complain(
-            f"this is a bug in draftpick {__version__}: {type(error).__name__}: {error}",
-            "run again with DRAFTPICK_DEBUG=1 and report the traceback with the command you typed",
-        )
-        sys.exit(BUG)
-
-
-def _spelled_out(error: UnicodeError) -> tuple[str, int]:
-    """What an encoding lacks as `\\uXXXX`, which JSON reads too; the usual `\\xXX` is no JSON."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
-    pairs = zip(units[::2], units[1::2], strict=True)
-    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs), error.end
-
-
-def _complain(message: str, hint: str) -> None:
-    from draftpick.report.text import printable
-
-    lines = [f"error: {_cut(printable(message))}\n", *([f"hint: {_cut(printable(hint))}\n"] if hint else [])]
-    try:
-        sys.stderr.write("".join(lines))
-        sys.stderr.flush()
-    except OSError:
-        _let_go(sys.stderr)  # the exit code still tells
-
-
-def _cut(text: str) -> str:
-    """A text of a length that a person reads; its two ends say most."""
-    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE // 2]} … {text[-LONGEST_LINE // 4 :]}"
+    """Entry point: runs the command that was typed."""
+    console.run(lambda: application(sys.argv[1:])())

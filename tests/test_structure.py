@@ -55,6 +55,7 @@ STAGES = [
     {"report.blocks"},
     {"report"},
     {"schemas", "options"},
+    {"console"},
     {"cli", "__main__"},
 ]
 
