@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from draftpick.errors import InvalidFile
 from draftpick.models.bounded import read_json
+from draftpick.pair import evidence_of
 from draftpick.probe_file import RequestRecord
 from draftpick.record import Record, checked
 
@@ -409,10 +410,10 @@ class CandidateRecord(Record):
 
     @property
     def evidence(self) -> str:
-        """measured where acceptance and costs are; roofline where anything is predicted; rule: nothing was."""
+        """measured or served where acceptance and costs are; roofline where one is predicted; rule: nothing was."""
         if self.acceptance is None or self.cost is None:
             return "rule"
-        return "measured" if self.acceptance.measured and self.cost.source in ("measured", "given") else "roofline"
+        return evidence_of(self.cost.source) if self.acceptance.measured else "roofline"
 
 
 class PolicyRecord(Record):

@@ -191,6 +191,10 @@ PROBE_TABLE: tuple[Choice, ...] = (
     Choice("check-least-seconds", 10, "over which those runs are spread, as far as most-repeats allows"),
     Choice("check-seconds", 60, "after which those runs are not repeated: a slow model is timed well by one"),
     Choice("check-warm-up", 8, "tokens of a first run, for kernels to be chosen and memory to be had"),
+    Choice("lost-in-turn", 5, "prompts that a server did not answer: it is gone, and asking the rest takes an hour"),
+    Choice("lost-share", 0.1, "of all prompts: so many may be the hard ones, and what is left another text"),
+    Choice("misspelled", 0.01, "of tokens: renamed reserved tokens are rarer, other tokenizers are not"),
+    Choice("own-log-probs", 0.1, "nats between a token as it is written and as it is read: kernels differ by less"),
     Choice("probed-drafts", 3, "of `recommend --probe`: the best is nearly always among the first three"),
 )
 """How long a probe goes on, and what makes its figures doubtful; see draftpick/probe."""

@@ -31,6 +31,7 @@ from draftpick.options import (
     DraftCost,
     DraftQuantization,
     Drafts,
+    DraftUrls,
     Dtype,
     EngineName,
     Everything,
@@ -70,9 +71,11 @@ from draftpick.options import (
     Seed,
     Select,
     Sequences,
+    ServedModel,
     SpecTokens,
     StopRule,
     Target,
+    TargetUrl,
     Temperature,
     Temperatures,
     TensorParallel,
@@ -268,8 +271,15 @@ def check(
 
 
 def probe(
-    target: Target,
-    draft: Annotated[list[str], typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False)],
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help="Hub id, folder or catalogue name.", show_default=False)
+    ] = None,
+    draft: Annotated[
+        list[str] | None, typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False)
+    ] = None,
+    target_url: TargetUrl = None,
+    draft_url: DraftUrls = None,
+    model: ServedModel = None,
     device: TorchDevice = None,
     tensor_parallel_size: TensorParallel = None,
     dtype: LoadedDtype = None,
@@ -309,15 +319,24 @@ def probe(
 ) -> None:
     """Measure drafts on this device: the real acceptance rate, every num_spec_tokens, and what a step costs."""
     options = _options(dict(locals()))
-    from draftpick.probe.command import run
+    from draftpick.probe.command import run, run_served
 
     gc.enable()  # a probe runs for minutes
     _keep_on_termination()
     options["dtype"] = dtype_of(options["dtype"])
     catalog, resolve = _sources(options)
-    models = resolve(target, options["revision"]), [resolve(name) for name in draft]
-    with console.Progress() as say:
-        done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
+    names = [*([target] if target is not None else []), *(draft or [])]
+    if options["target_url"] is not None or options["draft_url"]:
+        with console.Progress() as say:
+            done = run_served(names, catalog, resolve, options, say=say)
+    elif target is None or not draft:
+        raise UsageError(
+            "a probe needs a target and a draft", "name both, or where they are served: --target-url and --draft-url"
+        )
+    else:
+        models = resolve(target, options["revision"]), [resolve(name) for name in draft]
+        with console.Progress() as say:
+            done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
     _show_probe(_asked_for(done.probe, "probe", options), options)
     if done.interrupted:
         raise typer.Exit(console.INTERRUPTED)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, Setting
+from draftpick.pair import DRAFT_FREE, MEASURED, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
 from draftpick.speedup import MARGIN, Interval, KRow
@@ -166,6 +166,8 @@ def _how(found: Prediction) -> str:
     if found.measured is None:
         return f"is {PREDICTED}"
     prompts = f"{found.measured.num_prompts} prompts"
+    if found.evidence == "served":
+        return f"was measured in running servers on {prompts}"
     if found.evidence == "measured":
         return f"was measured on {prompts}"
     return f"is predicted from an acceptance rate measured on {prompts}; its costs are not measured"
@@ -174,7 +176,7 @@ def _how(found: Prediction) -> str:
 def _too_little(found: Prediction, more_prompts: int | None) -> str:
     if found.measured is not None and found.measured.suspect:
         return f"but the measurement is suspect: {found.measured.suspect}"
-    if found.evidence == "measured" and more_prompts is not None:
+    if found.evidence in MEASURED and more_prompts is not None:
         return f"which decides nothing yet: about {more_prompts} more prompts would"
     return "too little to tell from none"
 

@@ -376,6 +376,7 @@ NoColor = Annotated[
 ]
 
 _MEASURED = "What is measured"
+_SERVED = "Models that servers have"
 
 
 def _whole(option: str, help: str, panel: str = _MEASURED) -> Any:
@@ -440,6 +441,31 @@ Responses = Annotated[
         "--responses",
         help='JSON Lines of the target\'s own answers: {"prompt": "…", "response": "…"}.',
         rich_help_panel=_MEASURED,
+    ),
+]
+TargetUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--target-url", metavar="URL", help="An OpenAI-compatible server of the target.", rich_help_panel=_SERVED
+    ),
+]
+DraftUrls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--draft-url",
+        metavar="URL",
+        help="A server of a draft; repeat for several.",
+        show_default=False,
+        rich_help_panel=_SERVED,
+    ),
+]
+ServedModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="What the target's server calls it, if it serves several.",
+        rich_help_panel=_SERVED,
     ),
 ]
 NumPrompts = Annotated[int | None, _whole("--num-prompts", "The most prompts to use.")]
@@ -547,7 +573,7 @@ _SWITCHES = {
     "yes",
     "probe_best",
 }
-_LISTS = {"draft_model", "select", "ignore", "policy"}
+_LISTS = {"draft_model", "select", "ignore", "policy", "draft_url"}
 _NUMBER_LISTS = {"temperature", "timed_batch"}
 """Of the probe, which measures several at once; one number is one of them."""
 _ARGUMENTS = ("target", "draft", "probe_file")

@@ -16,6 +16,14 @@ WORKLOADS = ("chat", "code", "math", "summarization", "translation", "extraction
 STOP_RULES = ("fixed", "heuristic", "confidence")
 """When a draft ends: after so many tokens, after a number that follows the hits, or where the draft is unsure."""
 
+MEASURED = frozenset({"measured", "served"})
+"""Evidence whose interval decides. For all other evidence the point value does."""
+
+
+def evidence_of(costs: str) -> str:
+    """The kind of evidence that a measured acceptance is with costs of this source."""
+    return {"measured": "measured", "given": "measured", "served": "served"}.get(costs, "roofline")
+
 
 class Device(NamedTuple):
     """A row of catalog/devices.toml."""

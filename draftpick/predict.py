@@ -18,7 +18,7 @@ from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target
 from draftpick.errors import UsageError
 from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, IN_PARALLEL, Engine, Pair, Setting
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, MEASURED, Engine, Pair, Setting, evidence_of
 from draftpick.place import NOTHING, Place, Places, placed_in
 from draftpick.rules.engine import most_tokens
 from draftpick.speedup import (
@@ -58,9 +58,8 @@ class Prediction(NamedTuple):
 
     @property
     def evidence(self) -> str:
-        """measured where acceptance and costs are; roofline where anything is predicted."""
-        known = self.measured is not None and self.costs.source in ("measured", "given")
-        return "measured" if known else "roofline"
+        """measured where acceptance and costs are, served where running servers told the costs; else roofline."""
+        return evidence_of(self.costs.source) if self.measured is not None else "roofline"
 
 
 class Predictor:
@@ -180,7 +179,7 @@ class Predictor:
         if most is None:
             return ()
         placed = found.pair
-        if found.evidence == "measured":
+        if found.evidence in MEASURED:
             return ()  # steps were timed with some numbers of sequences only
 
         def k_at(batch: int) -> int:

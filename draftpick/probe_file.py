@@ -158,7 +158,8 @@ class Checked(Record):
 class CostRecord(Record):
     """What a step costs at one batch size."""
 
-    source: Literal["measured", "given"]
+    source: Literal["measured", "served", "given"]
+    """measured: timed in the software that ran the models; served: in running servers."""
     software: str
     """Whose passes and runs were timed."""
     num_seqs: Annotated[int, Field(ge=1)] = 1
@@ -305,7 +306,7 @@ class DecisionRecord(Record):
     """0: not to draft."""
     speedup: IntervalRecord | None = None
     evidence: str
-    """measured."""
+    """measured, or served: through servers."""
     sentence: str
     """The decision in words."""
     more_prompts: Count | None = None

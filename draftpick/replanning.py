@@ -12,6 +12,7 @@ from draftpick.advice import Advice
 from draftpick.catalog import Catalog
 from draftpick.errors import UsageError
 from draftpick.evidence import Evidence, PolicyRow, from_probe, spread_of, times_of
+from draftpick.pair import MEASURED
 from draftpick.replay import (
     GREEDY_DRAFT,
     Acceptance,
@@ -142,7 +143,7 @@ class Saved(NamedTuple):
         trace = self.trace.of(measured.draft, measured.temperature, first=measured.first)
         times = times_of(best.prediction.costs)
         rows = policy_rows(trace, times, row.k if row is not None else 1, kinds, _rule(measured))
-        spread = spread_of(measured, measured=best.prediction.evidence == "measured")
+        spread = spread_of(measured, measured=best.prediction.evidence in MEASURED)
         return tuple(row._replace(speedup=_widened(row.speedup, spread)) for row in rows)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from draftpick.choices import Choice
 from draftpick.errors import UsageError
+from draftpick.pair import MEASURED
 
 MOST_TOKENS = 256
 """The largest k any function here takes; no engine drafts as many."""
@@ -28,9 +29,6 @@ WITHIN = _CHOSEN["plan.within"]
 MARGIN = _CHOSEN["plan.margin"]
 DEFAULT_MOST_TOKENS = int(_CHOSEN["plan.most-tokens"])
 MOST_PROMPTS = int(_CHOSEN["plan.most-prompts"])
-
-MEASURED = frozenset({"measured", "served"})
-"""Evidence whose interval decides. For all other evidence the point value does."""
 
 
 class Interval(NamedTuple):

@@ -34,9 +34,10 @@ from draftpick.choices import PROBE
 from draftpick.intervals import Sums, ratio_interval
 from draftpick.probe import checks, device, local, prompts, result, timing
 from draftpick.probe.local import GREEDY, LocalModel, Sampling
+from draftpick.probe.outcome import Costs, ModelFiles, Outcome, Request
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
-from draftpick.probe.run import Costs, ModelFiles, Outcome, Probe, Request
+from draftpick.probe.run import Probe
 from draftpick.probe.trace import Row
 from draftpick.replay import GREEDY_DRAFT, Acceptance
 from draftpick.speedup import Interval
@@ -782,7 +783,8 @@ from pathlib import Path
 from draftpick.probe import device, local
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
-from draftpick.probe.run import ModelFiles, Probe, Request
+from draftpick.probe.outcome import ModelFiles, Request
+from draftpick.probe.run import Probe
 
 def peak():
     try:

@@ -33,8 +33,9 @@ from draftpick.models.profile import ModelProfile
 from draftpick.pair import Setting
 from draftpick.probe import local, prompts, result
 from draftpick.probe.document import document, draft_record
+from draftpick.probe.outcome import ModelFiles, Outcome, Request
 from draftpick.probe.result import Budget
-from draftpick.probe.run import ModelFiles, Outcome, Probe, Request
+from draftpick.probe.run import Probe
 from draftpick.probe.trace import DraftColumns, Row, Writer
 from draftpick.probe_file import TraceRecord, sha256, to_text
 from draftpick.replay import acceptance_rate

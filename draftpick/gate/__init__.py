@@ -28,7 +28,7 @@ from draftpick.gate_file import (
     WaivedBy,
 )
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import Proposal
+from draftpick.pair import MEASURED, Proposal
 from draftpick.predict import Prediction, Predictor
 from draftpick.speedup import MARGIN, Interval
 
@@ -307,7 +307,7 @@ class _Pair:
         """What the pair gains, measured, or predicted for the place it names: nothing is judged by an assumed one."""
         said = found.prediction
         named = self._pair.engine is not None and self._pair.device is not None
-        return said if said is not None and (said.evidence == "measured" or named) else None
+        return said if said is not None and (said.evidence in MEASURED or named) else None
 
     def _unknown_gain(self, found: Assessment) -> str:
         if found.prediction is not None:
@@ -322,7 +322,7 @@ class _Pair:
             self._add("speedup", "missing", f"no speed-up is known: {why}", threshold=least)
             return
         gain = Interval(row.speedup, row.low, row.high, said.plan.speedup.level)
-        how = "measured" if said.evidence == "measured" else "with predicted costs"
+        how = said.evidence if said.evidence in MEASURED else "with predicted costs"
         where = f"{said.place.engine.key} on {said.place.devices} × {said.place.device.key}"
         self._at_least("speedup", gain, least, f"speed-up at k = {k} in {where}, {how},")
 

@@ -197,4 +197,4 @@ def steps(draft: str, row: Row, k: int) -> int:
 def _cut(row: Row, size: int) -> Row:
     """The beginning of an answer."""
     drafts = {name: DraftColumns(columns.top[:size], columns.top_prob[:size]) for name, columns in row.drafts.items()}
-    return row._replace(tokens=row.tokens[:size], log_p=row.log_p[:size], gap=None, drafts=drafts)
+    return row._replace(tokens=row.tokens[:size], log_p=None, gap=None, drafts=drafts)

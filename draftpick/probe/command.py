@@ -31,12 +31,9 @@ def run(
     say: Callable[[str], None],
 ) -> session.Done:
     """Measure with the options of `draftpick probe`. Raises UsageError for what cannot be meant."""
-    chosen, source = _prompts(options)
-    output = options["output"] if options["output"] is not None and str(options["output"]) != "-" else None
-    trace = options["trace"] or _trace_beside(output)
-    _check_places(output, trace)
-    samplings = _samplings(options)
-    if options["verify"] is not None and (options["responses"] is not None or not any(one.greedy for one in samplings)):
+    common = _common(options)
+    greedy = any(one.greedy for one in common["samplings"])
+    if options["verify"] is not None and (options["responses"] is not None or not greedy):
         raise UsageError(
             "--verify compares greedy text that the target writes here", "add --temperature 0, or leave it out"
         )
@@ -46,33 +43,92 @@ def run(
         target,
         drafts,
         catalog,
-        prompts_from=source,
-        beside=output.parent if output is not None else None,
         offline=offline,
         consent=consent,
         say=say,
         verify=options["verify"],
-        prompts=chosen,
-        trace=trace,
-        resume=bool(options["resume"]),
-        samplings=samplings,
-        k_max=options["num_speculative_tokens"] or 8,
-        max_new_tokens=options["max_new_tokens"] or int(PROBE["max-new-tokens"]),
-        batch_size=options["batch_size"] or int(PROBE["batch-size"]),
         # One sequence is always timed: the software's own speculative runs know no batches.
         timed_batches=tuple(sorted({1, *_several(options["timed_batch"], 1)})),
         context=options["context"],
         device=options["device"],
-        devices=options["tensor_parallel_size"] or 1,
         dtype=options["dtype"],
         attention=options["attention"],
-        thinking=options["thinking"],
-        seed=options["seed"] or 0,
-        budget=_budget(options, len(chosen)),
         times_passes=costs == "measured",
         given_times=_given_times(costs),
         engine=engine,
+        **common,
     )
+
+
+NOT_SERVED = ("responses", "verify", "attention", "context", "dtype")
+"""Options of the probe that mean nothing where servers have the models."""
+
+
+def run_served(
+    names: Sequence[str],
+    catalog: Catalog,
+    resolve: Callable[[str], ModelProfile],
+    options: Mapping[str, Any],
+    *,
+    say: Callable[[str], None],
+) -> session.Done:
+    """Measure drafts behind `--draft-url` on the target behind `--target-url`. Raises UsageError, CannotProbe."""
+    urls = options["draft_url"] or []
+    if options["target_url"] is None or not urls:
+        raise UsageError(
+            "a served probe needs a server of the target and one of each draft", "give --target-url and --draft-url"
+        )
+    for name in NOT_SERVED:
+        if options[name] is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} does not go with --target-url",
+                "the servers are asked as they run: start them as they shall be measured",
+            )
+    if len(names) > 1 + len(urls):
+        raise UsageError(f"{len(names)} models are named for {1 + len(urls)} addresses", "name one for each, in order")
+    costs = options["costs"] or "measured"
+    addresses = session.Addresses(
+        options["target_url"],
+        urls,
+        options["model"],
+        names,
+        catalog.engine(options["engine"]).key if options["engine"] is not None else None,
+        catalog.device(options["device"]).key if options["device"] is not None else None,
+    )
+    return session.served(
+        addresses,
+        catalog,
+        resolve,
+        say=say,
+        timed_batches=tuple(sorted({*_several(options["timed_batch"], 1)})),
+        times_passes=costs == "measured",
+        given_times=_given_times(costs),
+        engine=addresses.engine,
+        **_common(options),
+    )
+
+
+def _common(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is measured, and where it is written, whoever runs the models."""
+    chosen, source = _prompts(options)
+    output = options["output"] if options["output"] is not None and str(options["output"]) != "-" else None
+    trace = options["trace"] or _trace_beside(output)
+    _check_places(output, trace)
+    return {
+        "prompts_from": source,
+        "beside": output.parent if output is not None else None,
+        "prompts": chosen,
+        "trace": trace,
+        "resume": bool(options["resume"]),
+        "samplings": _samplings(options),
+        "k_max": options["num_speculative_tokens"] or 8,
+        "max_new_tokens": options["max_new_tokens"] or int(PROBE["max-new-tokens"]),
+        "batch_size": options["batch_size"] or int(PROBE["batch-size"]),
+        "devices": options["tensor_parallel_size"] or 1,
+        "thinking": options["thinking"],
+        "seed": options["seed"] or 0,
+        "budget": _budget(options, len(chosen)),
+    }
 
 
 def run_best(
@@ -114,6 +170,9 @@ def run_best(
 
 
 OWN_OPTIONS = (
+    "target_url",
+    "draft_url",
+    "model",
     "output",
     "costs",
     "engine",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from draftpick.devices import present
 from draftpick.errors import DraftpickError, UsageError
 
 _R = TypeVar("_R")
@@ -19,6 +21,18 @@ class CannotProbe(DraftpickError):
 
 class BrokenLogits(CannotProbe):
     """A model gives NaN or infinite logits: nothing measured with it would mean anything (exit code 3)."""
+
+
+class Place(NamedTuple):
+    """What models ran on."""
+
+    id: str
+    """As torch names it; `served` where a server has it."""
+    name: str
+    threads: int | None = None
+    """Of the CPU that computed; None on an accelerator."""
+    tool_name: str | None = None
+    """As the device's own tool names it, for the catalogue."""
 
 
 def torch_here() -> Any:
@@ -70,6 +84,34 @@ def check_count(devices: int, device: str, torch: Any) -> None:
             f"--tensor-parallel-size {devices}: there {'is' if here == 1 else 'are'} {here} {device.partition(':')[0]}",
             "measure where the model is served, or take a target that fits here",
         )
+
+
+def place_of(device: str) -> Place:
+    """What torch, and the device's own tool, say of a device here."""
+    import torch
+
+    kind = device.partition(":")[0]
+    named = getattr(getattr(torch, kind, None), "get_device_name", None)
+    try:
+        name = named(device) if named is not None and kind != "cpu" else None
+    except (RuntimeError, AssertionError, TypeError):
+        name = None
+    threads = torch.get_num_threads() if kind == "cpu" else None
+    tool_name = present() if kind != "cpu" else "cpu"
+    return Place(device, name or platform.processor() or platform.machine(), threads, tool_name)
+
+
+def software_here() -> dict[str, str]:
+    """Versions of what runs models on this machine."""
+    from importlib import metadata
+
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in ("torch", "transformers", "torch_npu", "accelerate"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def synchronize(device: str) -> None:

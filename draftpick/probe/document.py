@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from draftpick import __version__, intervals, probe_file
-from draftpick.devices import present
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import result
+from draftpick.probe.outcome import Costs, Outcome
 from draftpick.probe.prompts import digest
 from draftpick.probe.result import Measured
-from draftpick.probe.run import Costs, Outcome
 from draftpick.probe.timing import Passes
 from draftpick.probe.trace import as_trace
 from draftpick.replay import Replayed
@@ -50,7 +48,7 @@ def document(
         identities={files.id: dict(files.identity) for files in (request.target, *request.drafts)},
         relations={name: _relation(relation) for name, relation in relations.items()},
         device=_device(outcome),
-        software=_software(),
+        software=dict(outcome.software),
         dtype=outcome.dtype,
         sampling=_sampling(outcome),
         prompts={"source": source, "digest": digest(request.prompts), "num": len(request.prompts)},
@@ -65,6 +63,7 @@ def document(
         draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
         doubts=[f"self-check failed: {one.name}: {one.detail}" for one in outcome.checks if not one.passed]
+        + outcome.doubts
         + outcome.timing_doubts,
         timing_doubts=outcome.timing_doubts,
         notes=outcome.notes,
@@ -108,7 +107,7 @@ def _decision(
     row = plan.drafting if plan is not None else None
     if one is None or plan is None or row is None:
         sentence = _without_plan(outcome, said, found, plans)
-        return probe_file.DecisionRecord(action=said.action, evidence="measured", sentence=sentence)  # type: ignore[arg-type]
+        return probe_file.DecisionRecord(action=said.action, evidence=outcome.evidence, sentence=sentence)  # type: ignore[arg-type]
     gain = (
         f"{row.speedup:.2f}× the plain decoding speed ({one.level:.0%} interval {row.low:.2f} to {row.high:.2f}) was "
         f"measured on {outcome.num_prompts} prompts"
@@ -130,7 +129,7 @@ def _decision(
         draft=one.draft if said.action != "do_not_speculate" else None,
         num_spec_tokens=row.k if said.action != "do_not_speculate" else 0,
         speedup=probe_file.IntervalRecord(value=row.speedup, low=row.low, high=row.high, level=one.level),
-        evidence="measured",
+        evidence=outcome.evidence,
         sentence=sentence,
         more_prompts=said.more_prompts,
     )
@@ -176,11 +175,13 @@ def _software_name(outcome: Outcome) -> str:
     engine = outcome.request.engine
     if outcome.request.given_times is not None:
         return f"{engine} (with the costs given)"
+    if outcome.evidence == "served":
+        return engine
     return engine if engine == "transformers" else f"transformers (drafting as {engine} does)"
 
 
 def _device_name(outcome: Outcome) -> str:
-    return outcome.device
+    return outcome.place.id
 
 
 # ---------------------------------------------------------------------- a draft
@@ -190,7 +191,8 @@ def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_
     """What was found of one draft at one temperature, with the plan for the costs at hand."""
     longest = found.by_k.get(found.k_max)
     costs = outcome.costs.get(found.draft)
-    timing_doubts = _doubts_of_costs(costs) if costs is not None else []
+    served = outcome.served_costs.get(found.draft)
+    timing_doubts = _doubts_of_costs(costs) if costs is not None else list(served.doubts) if served is not None else []
     return probe_file.DraftRecord(
         draft=found.draft,
         temperature=found.temperature,
@@ -248,7 +250,7 @@ def _k(one: Replayed, plan: Plan | None, level: float) -> probe_file.KRecord:
 def _other_ways(outcome: Outcome, found: Measured) -> list[probe_file.OtherWay]:
     others = []
     request = outcome.request
-    for way in result.proposals(found.temperature):
+    for way in outcome.ways(found.draft, found.temperature):
         if way.name == found.way.name:
             continue
         one = result.measured(
@@ -367,6 +369,18 @@ def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
     given = outcome.request.given_times
     if given is not None:
         return [probe_file.CostRecord(source="given", software="given", **_times(given))]
+    if (served := outcome.served_costs.get(draft)) is not None:
+        return [
+            probe_file.CostRecord(
+                source="served",
+                software=served.software,
+                num_seqs=batch,
+                context=step.context,
+                spread=step.spread,
+                **_times(step.times),
+            )
+            for batch, step in served.steps.items()
+        ]
     found = outcome.costs.get(draft)
     if found is None:
         return []
@@ -435,34 +449,7 @@ def _relation(relation: Relation | None) -> dict[str, Any]:
 
 
 def _device(outcome: Outcome) -> probe_file.DeviceRecord:
-    import torch
-
-    kind = outcome.device.partition(":")[0]
-    named = getattr(getattr(torch, kind, None), "get_device_name", None)
-    try:
-        name = named(outcome.device) if named is not None and kind != "cpu" else None
-    except (RuntimeError, AssertionError, TypeError):
-        name = None
-    threads = torch.get_num_threads() if kind == "cpu" else None
-    return probe_file.DeviceRecord(
-        id=outcome.device,
-        name=name or platform.processor() or platform.machine(),
-        count=outcome.request.devices,
-        threads=threads,
-        tool_name=present() if kind != "cpu" else "cpu",
-    )
-
-
-def _software() -> dict[str, str]:
-    from importlib import metadata
-
-    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
-    for name in ("torch", "transformers", "torch_npu", "accelerate"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return probe_file.DeviceRecord(**outcome.place._asdict(), count=outcome.request.devices)
 
 
 def _sampling(outcome: Outcome) -> dict[str, Any]:

@@ -39,6 +39,15 @@ def digest(prompts: Iterable[Prompt]) -> str:
     return hashlib.sha256("\n".join(prompt.digest for prompt in prompts).encode()).hexdigest()
 
 
+def different(prompts: Sequence[Prompt], notes: list[str]) -> list[Prompt]:
+    """Each text once; `notes` tells how many were left out."""
+    found = list({prompt.digest: prompt for prompt in reversed(prompts)}.values())[::-1]
+    if len(found) < len(prompts):
+        repeated = len(prompts) - len(found)
+        notes.append(f"repeated prompts were left out, as the same text tells nothing new: {repeated}")
+    return found
+
+
 def embedded(workload: str | None = None) -> list[Prompt]:
     """The prompts that come with draftpick, of one workload or of all by turns.
 

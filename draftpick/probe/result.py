@@ -44,11 +44,19 @@ def proposals(temperature: float) -> tuple[Drafts, ...]:
     )
 
 
-def usual(temperature: float, engine: str) -> Drafts:
-    """How drafts are proposed in an engine, where nobody says otherwise."""
-    known = proposals(temperature)
-    # The last but one: at the square of the temperature, which at 1 is the temperature.
-    return known[-2] if engine == "transformers" and temperature > 0 else known[0]
+def usual(temperature: float, engine: str, known: Sequence[Drafts] = ()) -> Drafts:
+    """How drafts are proposed in an engine where nobody says otherwise; `known`: of these ways alone."""
+    known = known or proposals(temperature)
+    sampled = [one for one in known if one.key in ("sampled", "sampled_twice")]
+    # The last: at the square of the temperature, which at 1 is the temperature.
+    return sampled[-1] if engine == "transformers" and temperature > 0 and sampled else known[0]
+
+
+def measurable(rows: Sequence[Row], draft: str, temperature: float) -> tuple[Drafts, ...]:
+    """The ways to draft of which rows tell something: servers do not give the probabilities of every way."""
+    known = [row for row in rows if row.temperature == temperature and row.tokens and row.log_p is not None][:1]
+    heats = {float(heat) for row in known for heat in row.drafts[draft].log_q}
+    return tuple(way for way in proposals(temperature) if not way.rule.sampled or way.rule.draft_temperature in heats)
 
 
 def first_position(engine: str) -> int:

@@ -2,140 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from draftpick.choices import PROBE
-from draftpick.probe import checks, result, timing
+from draftpick.probe import checks, timing
 from draftpick.probe.checks import Check
-from draftpick.probe.device import Batches, CannotProbe, check_count, find_device, peak_memory, torch_here
+from draftpick.probe.device import (
+    Batches,
+    CannotProbe,
+    check_count,
+    find_device,
+    peak_memory,
+    place_of,
+    software_here,
+    torch_here,
+)
 from draftpick.probe.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
-from draftpick.probe.prompts import Prompt, digest
+from draftpick.probe.outcome import Costs, ModelFiles, Outcome, Request
+from draftpick.probe.prompts import Prompt, different, digest
 from draftpick.probe.render import Renderer
-from draftpick.probe.result import Budget, Measured
 from draftpick.probe.trace import DraftColumns, Row, TraceFile, Writer, check_same, read
-from draftpick.speedup import StepTimes
-
-
-class ModelFiles(NamedTuple):
-    """One model to load."""
-
-    id: str
-    folder: Path
-    identity: Mapping[str, Any]
-    """What tells it from other models: revision, digests. It must agree when a trace is resumed."""
-
-
-class Request(NamedTuple):
-    """What to measure."""
-
-    target: ModelFiles
-    drafts: Sequence[ModelFiles]
-    prompts: Sequence[Prompt]
-    trace: Path
-    resume: bool = False
-    samplings: Sequence[Sampling] = (Sampling(),)
-    k_max: int = 8
-    max_new_tokens: int = int(PROBE["max-new-tokens"])
-    batch_size: int = int(PROBE["batch-size"])
-    timed_batches: Sequence[int] = (1,)
-    context: int | None = None
-    """Tokens of the cache when passes are timed; None: a prompt and half an answer of this run."""
-    device: str | None = None
-    devices: int = 1
-    dtype: str | None = None
-    attention: str | None = None
-    thinking: bool | None = None
-    seed: int = 0
-    budget: Budget = Budget(int(PROBE["first-look"]), PROBE["precision"])
-    times_passes: bool = True
-    given_times: StepTimes | None = None
-    """Costs somebody measured elsewhere, instead of timing passes here."""
-    engine: str = "transformers"
-    """Whose way to draft counts."""
-
-
-class Costs(NamedTuple):
-    """What steps with one draft cost here, by batch size."""
-
-    passes: Sequence[timing.Passes]
-    overhead: timing.Overhead | None
-    checked: Sequence[tuple[int, float, float]] = ()
-    """k, predicted and measured speed-up of the software's own speculative runs."""
-
-    def times(self, batch: int = 1) -> StepTimes:
-        """The step at one of the batch sizes that were timed."""
-        return next(one for one in self.passes if one.batch == batch).times(self.overhead)
-
-    def spread(self, batch: int = 1) -> float:
-        """Half-width of ln(step time) at 95 %, from the spread of the passes."""
-        found = next(one for one in self.passes if one.batch == batch)
-        passes = max(result.spread_of(one.spread, one.repeats) for one in (found.target[0], found.target[-1]))
-        return math.hypot(passes, self.overhead.spread if self.overhead is not None else 0.0)
-
-
-@dataclass
-class Outcome:
-    """What a probe measured."""
-
-    request: Request
-    rows: list[Row]
-    eos_ids: frozenset[int]
-    device: str
-    dtype: str
-    stopped_by: str = ""
-    interrupted: bool = False
-    costs: dict[str, Costs] = field(default_factory=dict)
-    checks: list[Check] = field(default_factory=list)
-    timing_doubts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of loading, writing, reading, checking and timing."""
-    drift: float = 0.0
-    """By what share a plain token's time was longer at the end of the run."""
-    peak_bytes: int | None = None
-    header: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def num_prompts(self) -> int:
-        return len({row.prompt for row in self.rows})
-
-    def priced(self, draft: str) -> result.Priced | None:
-        """Costs of a step with a draft at the first batch size, where they are known."""
-        if self.request.given_times is not None:
-            return result.Priced(self.request.given_times)
-        found = self.costs.get(draft)
-        if found is None:
-            return None
-        batch = self.request.timed_batches[0]
-        return result.Priced(found.times(batch), self.spread(found, batch))
-
-    def spread(self, costs: Costs, batch: int) -> float:
-        """Half-width of ln(step time) at 95 %, with what the machine's pace changed meanwhile."""
-        return math.hypot(costs.spread(batch), math.log1p(self.drift))
-
-    def measured(self, level: float = result.LEVEL) -> list[Measured]:
-        """Every draft at every temperature, in the way the request's engine drafts."""
-        request = self.request
-        return [
-            result.measured(
-                self.rows,
-                draft.id,
-                sampling.temperature,
-                result.usual(sampling.temperature, request.engine),
-                k_max=request.k_max,
-                first=result.first_position(request.engine),
-                eos_ids=self.eos_ids,
-                level=level,
-            )
-            for sampling in request.samplings
-            for draft in request.drafts
-        ]
-
 
 Say = Callable[[str], None]
 
@@ -154,7 +42,9 @@ class Probe:
         self.drafts = [self._load(draft, device) for draft in request.drafts]
         self.renderer = Renderer(request.target.folder, request.thinking)
         eos = frozenset(self.target.eos_ids)
-        self.outcome = Outcome(request, [], eos, device, self.target.dtype, seconds=self._seconds)
+        self.outcome = Outcome(
+            request, [], eos, place_of(device), self.target.dtype, software_here(), seconds=self._seconds
+        )
         self._batches = Batches(request.batch_size)
         self._agreement = checks.Agreement(checks.near_tie(self.target))
         self._resumed = 0
@@ -196,7 +86,7 @@ class Probe:
         if self._agreement.compared:
             given = any(prompt.response is not None for prompt in request.prompts)
             outcome.checks.append(self._agreement.check(given))
-        outcome.peak_bytes = peak_memory(outcome.device)
+        outcome.peak_bytes = peak_memory(outcome.place.id)
         return outcome
 
     def header(self) -> dict[str, Any]:
@@ -214,7 +104,7 @@ class Probe:
             "chat_template": self.renderer.has_template,
             "dtype": self.target.dtype,
             "attention": request.attention,
-            "device": self.outcome.device,
+            "device": self.outcome.place.id,
             "software": timing.software(),
             "eos_ids": sorted(self.outcome.eos_ids),
             "prompts_digest": digest(request.prompts),
@@ -235,7 +125,7 @@ class Probe:
         todo = self._todo()
         total, begun = outcome.num_prompts + len(todo), time.monotonic()
         for part in _parts(todo, request.batch_size):
-            reason = self._reason(begun, request.budget._replace(most_prompts=None))
+            reason = outcome.reason_to_stop(time.monotonic() - begun, request.budget._replace(most_prompts=None))
             if reason is not None:
                 outcome.stopped_by = reason
                 break
@@ -269,11 +159,8 @@ class Probe:
         self._done = {(row.prompt, row.digest, row.temperature) for row in outcome.rows}
         lengths = [model.max_length for model in (self.target, *self.drafts) if model.max_length is not None]
         room = min(lengths, default=1 << 30) - request.max_new_tokens
-        different = list({prompt.digest: prompt for prompt in reversed(request.prompts)}.values())[::-1]
-        if len(different) < len(request.prompts):
-            repeated = len(request.prompts) - len(different)
-            outcome.notes.append(f"repeated prompts were left out, as the same text tells nothing new: {repeated}")
-        prompts = [(prompt, self.renderer.ids(prompt)) for prompt in different]
+        asked = different(request.prompts, outcome.notes)
+        prompts = [(prompt, self.renderer.ids(prompt)) for prompt in asked]
         fitting = [(prompt, ids) for prompt, ids in prompts if 0 < len(ids) <= room]
         if not fitting:
             raise CannotProbe(
@@ -292,17 +179,6 @@ class Probe:
 
     def _is_done(self, prompt: Prompt, sampling: Sampling) -> bool:
         return (prompt.id, prompt.digest, sampling.temperature) in self._done
-
-    def _reason(self, begun: float, budget: Budget) -> str | None:
-        outcome, request = self.outcome, self._request
-        if not outcome.rows:
-            return None
-        seconds = time.monotonic() - begun
-        if budget.fixed:  # what was measured plays no part
-            return result.reason_to_stop((), {}, outcome.num_prompts, seconds, budget)
-        costs = {draft.id: priced for draft in request.drafts if (priced := outcome.priced(draft.id)) is not None}
-        found = outcome.measured()
-        return result.reason_to_stop(found, costs, outcome.num_prompts, seconds, budget)
 
     def _rows(self, part: Sequence[tuple[Prompt, list[int]]]) -> list[Row]:
         rows: list[Row] = []
@@ -434,19 +310,10 @@ class Probe:
 
     def _tell(self, total: int) -> None:
         outcome = self.outcome
-        found = outcome.measured()
         done = outcome.num_prompts
-        rates = (
-            "nothing yet"
-            if not found
-            else ", ".join(
-                f"{one.draft}{f' at T = {one.temperature:g}' if len(self._request.samplings) > 1 else ''} "
-                f"{one.rate.value:.3f} ±{(one.rate.high - one.rate.low) / 2:.3f}"
-                for one in found
-            )
-        )
         spent = self._seconds["writing"] + self._seconds["reading"]
         left = spent / max(done - self._resumed, 1) * (total - done)
+        rates = outcome.rates() or "nothing yet"
         self._say(f"{done} of at most {total} prompts, acceptance {rates}; at most {left:.0f} s left")
 
     def _clock(self, name: str) -> _Clock:

@@ -10,13 +10,14 @@ from draftpick import probe_file
 from draftpick.assess import relate
 from draftpick.candidates import given_model
 from draftpick.catalog import Catalog
-from draftpick.errors import UsageError
+from draftpick.errors import DraftpickError, UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import translated, weights
-from draftpick.probe.device import CannotProbe
+from draftpick.probe.device import CannotProbe, Place
 from draftpick.probe.document import document
-from draftpick.probe.run import ModelFiles, Probe, Request
+from draftpick.probe.outcome import ModelFiles, Request
+from draftpick.probe.run import Probe
 
 
 class Done(NamedTuple):
@@ -74,6 +75,67 @@ def probe(
     except KeyboardInterrupt:
         return Done(found, True)
     return Done(found, False)
+
+
+class Addresses(NamedTuple):
+    """Where target and drafts are served, and what was said of those places."""
+
+    target: str
+    drafts: Sequence[str]
+    model: str | None
+    """What the target's server calls it; None: its only model."""
+    names: Sequence[str]
+    """Models, the target first, as they were named; fewer, or none, where the servers' own names shall do."""
+    engine: str | None
+    device: str | None
+    """As the catalogue has it; None: nobody said."""
+
+
+def served(
+    addresses: Addresses,
+    catalog: Catalog,
+    resolve: Callable[[str], ModelProfile],
+    *,
+    prompts_from: str,
+    beside: Path | None,
+    say: Callable[[str], None],
+    **request: Any,
+) -> Done:
+    """Measure served drafts on a served target. `request` as for `probe`.
+
+    Raises CannotProbe and UsageError with what to do.
+    """
+    from draftpick.probe.served import ServedProbe
+    from draftpick.probe.server import connect
+
+    say("asking the servers what they have")
+    width, urls = request["batch_size"], (addresses.target, *addresses.drafts)
+    names = [*addresses.names, *[None] * (len(urls) - len(addresses.names))]
+    servers = [
+        connect(url, name=addresses.model if place == 0 else None, called=name, engine=addresses.engine, width=width)
+        for place, (url, name) in enumerate(zip(urls, names, strict=True))
+    ]
+    target, *drafts = [_known(name or server.about.root, resolve) for name, server in zip(names, servers, strict=True)]
+    if len({draft.id for draft in drafts}) < len(drafts):
+        raise UsageError("two addresses serve one draft", "name each draft once, or give them names after the target's")
+    models = zip((target, *drafts), servers, strict=True)
+    files = [ModelFiles(model.id, None, server.about.identity) for model, server in models]
+    asked = Request(files[0], files[1:], **{**request, "engine": request["engine"] or servers[0].about.engine})
+    host = f"behind {servers[0].client.address}"
+    place = Place("served", f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
+    by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
+    outcome = ServedProbe(asked, place, servers[0], by_id, say).run()
+    relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
+    found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
+    return Done(found, outcome.interrupted)
+
+
+def _known(name: str, resolve: Callable[[str], ModelProfile]) -> ModelProfile:
+    """What is known of a model by its name; the name alone where nothing is."""
+    try:
+        return resolve(name)
+    except DraftpickError:
+        return ModelProfile(name, "server")
 
 
 def _with_translated(

@@ -80,8 +80,9 @@ class Row(NamedTuple):
     """Token ids that the target emitted: all columns have an entry for each."""
     ended: str
     """stop or length."""
-    log_p: Sequence[float]
-    """ln p of each token: after the processors where sampled, of the plain softmax where greedy."""
+    log_p: Sequence[float] | None
+    """ln p of each token: after the processors where sampled, of the plain softmax where greedy; None where a server
+    does not tell it."""
     gap: Sequence[float] | None
     """How far the first choice's logit lay above the second's; None for text that was not generated here."""
     drafts: Mapping[str, DraftColumns]
@@ -100,7 +101,7 @@ class TraceFile:
 
     @cached_property
     def eos_ids(self) -> frozenset[int]:
-        return frozenset(self.header.get("eos_ids") or ())
+        return frozenset(self.header.get("eos_ids") or ends_of(self.rows))
 
     @property
     def drafts(self) -> list[str]:
@@ -116,6 +117,11 @@ class TraceFile:
         Raises UsageError where no answer was given at it.
         """
         return as_trace(self.rows, draft, temperature, first=first, eos_ids=self.eos_ids)
+
+
+def ends_of(rows: Iterable[Row]) -> frozenset[int]:
+    """The ids at which answers ended: what a server's model takes for an end, as far as it was seen."""
+    return frozenset(row.tokens[-1] for row in rows if row.ended == "stop" and row.tokens)
 
 
 def as_trace(
@@ -146,7 +152,7 @@ def _answer(row: Row, draft: str | None) -> replay.Answer:
     return replay.Answer(
         row.prompt,
         np.asarray(row.tokens, np.int64),
-        log_p=np.asarray(row.log_p),
+        log_p=np.asarray(row.log_p) if row.log_p is not None else None,
         prompt_ids=np.asarray(row.prompt_ids, np.int64),
         domain=row.domain,
         ended=row.ended,
@@ -240,7 +246,8 @@ class Writer:
 def _plain(row: Row) -> dict[str, Any]:
     drafts = {name: _plain_columns(columns) for name, columns in row.drafts.items()}
     gap = _rounded(row.gap, 4) if row.gap is not None else None
-    return {**row._asdict(), "log_p": _rounded(row.log_p), "gap": gap, "drafts": drafts}
+    log_p = _rounded(row.log_p) if row.log_p is not None else None
+    return {**row._asdict(), "log_p": log_p, "gap": gap, "drafts": drafts}
 
 
 def _plain_columns(columns: DraftColumns) -> dict[str, Any]:
@@ -308,7 +315,8 @@ def _row(value: Mapping[str, Any], where: str, drafts: frozenset[str]) -> Row:
         if not fine:
             raise InvalidFile(f"{where}: {name:.100} is missing or not what a trace holds", "measure again")
     return row._replace(
-        log_p=_with_zeros(row.log_p), drafts={name: _columns(facts) for name, facts in row.drafts.items()}
+        log_p=_with_zeros(row.log_p) if row.log_p is not None else None,
+        drafts={name: _columns(facts) for name, facts in row.drafts.items()},
     )
 
 
@@ -329,7 +337,7 @@ def _facts(row: Row, drafts: frozenset[str]) -> Iterable[tuple[str, bool]]:
     yield "prompt_ids", _are_ids(row.prompt_ids)
     yield "tokens", _are_ids(row.tokens)
     yield "ended", row.ended in ("stop", "length")
-    yield "log_p", _are_numbers(row.log_p, _LEAST_LOG, 1, size)
+    yield "log_p", row.log_p is None or _are_numbers(row.log_p, _LEAST_LOG, 1, size)
     yield "gap", row.gap is None or _are_numbers(row.gap, 0, -_LEAST_LOG, size)
     yield "one of its drafts", row.drafts.keys() == drafts
     for name, facts in row.drafts.items():

@@ -9,8 +9,9 @@ from draftpick.choices import PROBE
 from draftpick.probe import timing
 from draftpick.probe.device import CannotProbe
 from draftpick.probe.local import load
+from draftpick.probe.outcome import ModelFiles
 from draftpick.probe.render import Renderer
-from draftpick.probe.run import ModelFiles, Probe
+from draftpick.probe.run import Probe
 
 METHOD = "universal assisted generation"
 LENGTHS = (1, 4, 8)
@@ -20,7 +21,9 @@ MOST_PROMPTS = 8
 def measure(running: Probe, draft: ModelFiles, say: Callable[[str], None]) -> probe_file.TranslatedRecord:
     """Tokens per step and speed-up of a draft that speaks through text. Raises CannotProbe where no loop translates."""
     request, target = running.outcome.request, running.target
-    model = load(draft.folder, id=draft.id, device=running.outcome.device, dtype=request.dtype, devices=request.devices)
+    model = load(
+        draft.folder, id=draft.id, device=running.outcome.place.id, dtype=request.dtype, devices=request.devices
+    )
     theirs = Renderer(draft.folder, None).tokenizer
     limit = min(int(PROBE["check-tokens"]), request.max_new_tokens)
     prompts = list({row.prompt: row.prompt_ids for row in running.outcome.rows}.values())[:MOST_PROMPTS]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from draftpick.advice_file import AdviceFile, CandidateRecord, FindingRecord, GainRecord, KRecord, MemoryRecord
+from draftpick.pair import MEASURED
 from draftpick.report.blocks import (
     Block,
     Chart,
@@ -485,7 +486,7 @@ def _rests_on(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[tupl
     if advice.device is not None:
         assumed = " (assumed: none was named)" if advice.device.assumed else ""
         yield "device", f"{advice.device.count} × {advice.device.id}, {advice.device.name}{assumed}"
-    if advice.target is not None and (best is None or best.evidence != "measured"):
+    if advice.target is not None and (best is None or best.evidence not in MEASURED):
         yield "formats", _formats(advice)
     if advice.target is not None:
         yield "requests", _requests(advice)
@@ -500,8 +501,8 @@ def _kind(advice: AdviceFile, best: CandidateRecord | None) -> str:
         return "numbers that were typed in"
     if best is None or best.evidence == "rule":
         return "facts alone: nothing was measured, and no speed-up could be predicted"
-    if best.evidence == "measured":
-        return "measured: acceptance and costs"
+    if best.evidence in MEASURED:
+        return f"{best.evidence}: acceptance and costs{' of running servers' if best.evidence == 'served' else ''}"
     measured = best.acceptance is not None and best.acceptance.measured
     return "acceptance was measured, costs are predicted" if measured else "predicted: nothing was measured"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from draftpick.advice import Advice
 from draftpick.assess import Assessment
-from draftpick.pair import Pair, Proposal
+from draftpick.pair import MEASURED, Pair, Proposal
 from draftpick.speedup import KRow
 
 # What a terminal or a browser acts on instead of showing: control characters, marks of direction, what has no width;
@@ -104,7 +104,7 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
     if said is None or row is None:
         return []
     rate, parts = said.acceptance, said.costs
-    verb = "Measured" if said.evidence == "measured" else "Predicted"
+    verb = "Measured" if said.evidence in MEASURED else "Predicted"
     known = ", measured," if said.measured is not None and verb == "Predicted" else ""
     lines = [
         f"{verb} with {printable(found.proposal.label)}: acceptance rate{known} {rate.rate:.2f} ({rate.low:.2f} to "
@@ -152,7 +152,7 @@ POLICY_HEADER = ("length of drafts", "tokens per step", "drafted", "speed-up", "
 def ran(advice: Advice) -> str:
     """Whether anything an answer says was measured."""
     found = [one.prediction for one in advice.assessments if one.prediction is not None]
-    if any(one.evidence == "measured" for one in found):
+    if any(one.evidence in MEASURED for one in found):
         return "acceptance and costs were measured"
     return "acceptance was measured, costs are predicted" if any(one.measured for one in found) else "nothing was run"
 

@@ -1,0 +1,318 @@
+"""A probe through servers: the target writes, every draft reads it in one request, and nothing is loaded here.
+
+For targets that need many devices or machines, the engine that serves them is the distributed part of this tool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from draftpick.choices import PROBE
+from draftpick.probe.checks import Agreement, Check
+from draftpick.probe.client import side_by_side
+from draftpick.probe.device import CannotProbe, Place
+from draftpick.probe.local import Reading as LocalReading
+from draftpick.probe.local import Sampling
+from draftpick.probe.outcome import Outcome, Request
+from draftpick.probe.prompts import Prompt, different, digest
+from draftpick.probe.server import Reading, Server
+from draftpick.probe.trace import DraftColumns, Row, TraceFile, Writer, check_same, ends_of, read
+
+LOOKED_AT = 4
+"""Answers that target and drafts read once more, to see that both speak of the same tokens."""
+
+Say = Callable[[str], None]
+
+
+class Task(NamedTuple):
+    """One prompt at one temperature."""
+
+    prompt: Prompt
+    sampling: Sampling
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        return self.prompt.id, self.prompt.digest, self.sampling.temperature
+
+
+class TooLong(Exception):
+    """A prompt that does not fit the shortest of the served contexts."""
+
+
+class ServedProbe:
+    """The state of one run."""
+
+    def __init__(self, request: Request, place: Place, target: Server, drafts: Mapping[str, Server], say: Say) -> None:
+        """`drafts`: by the id that the request has. Raises CannotProbe where a server does not give what is needed."""
+        self._request, self._target, self._drafts, self._say = request, target, drafts, say
+        self._seconds = dict.fromkeys(("asking", "checking", "timing"), 0.0)
+        self._lost: dict[str, str] = {}
+        self._in_turn = self._too_long = 0
+        self._refuse_old_trace()
+        self.outcome = Outcome(
+            request,
+            [],
+            frozenset(),
+            place,
+            dtype="unknown",
+            software=_software({request.target.id: target, **drafts}),
+            evidence="served",
+            seconds=self._seconds,
+        )
+        prompts = different(request.prompts, self.outcome.notes)
+        self._prompts = prompts[: request.budget.most_prompts]
+        _, self.has_template = target.prompt_ids(self._prompts[0], request.thinking)
+
+    def _refuse_old_trace(self) -> None:
+        trace = self._request.trace
+        if trace.is_file() and not self._request.resume:
+            raise CannotProbe(f"{trace} is there already", "go on with it (--resume), or name another with --trace")
+
+    def header(self) -> dict[str, Any]:
+        """What the trace must carry to be understood and repeated."""
+        request = self._request
+        return {
+            "target": dict(request.target.identity),
+            "drafts": [{"id": draft.id, **draft.identity} for draft in request.drafts],
+            "temperatures": [sampling.temperature for sampling in request.samplings],
+            "top_k": request.samplings[0].top_k,
+            "top_p": request.samplings[0].top_p,
+            "seed": request.seed,
+            "max_new_tokens": request.max_new_tokens,
+            "thinking": request.thinking,
+            "chat_template": self.has_template,
+            "dtype": "unknown",
+            "attention": None,
+            "device": self.outcome.place.id,
+            "software": self._target.about.software,
+            # Servers do not tell them: they are learned from the answers that end.
+            "eos_ids": [],
+            "prompts_digest": digest(request.prompts),
+        }
+
+    def run(self) -> Outcome:
+        """Measure until enough is known; an interrupt ends the run and keeps what is there."""
+        outcome, request = self.outcome, self._request
+        outcome.header = self.header()
+        kept: TraceFile | None = None
+        if request.trace.is_file():
+            kept = read(request.trace)
+            check_same(kept, outcome.header)
+            outcome.rows, outcome.eos_ids = list(kept.rows), kept.eos_ids
+        with Writer(request.trace, outcome.header, keep=kept) as writer:
+            try:
+                self._measure(writer)
+            except KeyboardInterrupt:
+                outcome.stopped_by, outcome.interrupted = "interrupted", True
+        self._tell_losses()
+        return outcome
+
+    # ------------------------------------------------------------------ the loop
+
+    def _measure(self, writer: Writer) -> None:
+        outcome, request = self.outcome, self._request
+        done = {(row.prompt, row.digest, row.temperature) for row in outcome.rows}
+        tasks = [Task(prompt, sampling) for prompt in self._prompts for sampling in request.samplings]
+        todo = [task for task in tasks if task.key not in done]
+        begun = time.monotonic()
+        if outcome.rows:
+            self._look(outcome.rows)
+        for part in _parts(todo, request.batch_size):
+            reason = outcome.reason_to_stop(
+                time.monotonic() - begun, request.budget._replace(most_prompts=None)
+            ) or self._given_up(request.batch_size)
+            if reason is not None:
+                outcome.stopped_by = reason
+                break
+            self._ask(part, writer)
+            self._tell(len(self._prompts), time.monotonic() - begun)
+        if not outcome.rows:
+            self._refuse_empty()
+        outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
+
+    def _ask(self, part: Sequence[Task], writer: Writer) -> None:
+        """The answers of one part, written as they come."""
+        outcome, first = self.outcome, not self.outcome.rows
+        rows: list[Row] = []
+        begun = time.monotonic()
+        for task, found in side_by_side(self._row, part, self._request.batch_size):
+            if isinstance(found, Row):
+                writer.append([found])
+                rows.append(found)
+                self._in_turn = 0
+            elif isinstance(found, TooLong):
+                self._too_long += 1
+            elif isinstance(found, CannotProbe):
+                self._lost[task.prompt.id] = found.message
+                self._in_turn += 1
+            else:
+                raise found
+        order = {task.key: place for place, task in enumerate(part)}
+        outcome.rows += sorted(rows, key=lambda row: order[row.prompt, row.digest, row.temperature])
+        outcome.eos_ids = ends_of(outcome.rows)
+        self._seconds["asking"] += time.monotonic() - begun
+        if first and rows:
+            self._look(outcome.rows)
+
+    def _row(self, task: Task) -> Row:
+        """One answer, with what every draft makes of it."""
+        request, (prompt, sampling) = self._request, task
+        ids, _ = self._target.prompt_ids(prompt, request.thinking)
+        lengths = [one.about.max_length for one in (self._target, *self._drafts.values()) if one.about.max_length]
+        # A server writes one token even where it is only to read.
+        if not 0 < len(ids) <= min(lengths, default=1 << 30) - request.max_new_tokens - 1:
+            raise TooLong
+        text = self._target.write(ids, sampling, request.max_new_tokens, _seed(request.seed, task))
+        if not text.tokens:
+            raise CannotProbe(f"{self._target.client.address} answers without a token", "look into its log")
+        read = {name: draft.read(ids, text.tokens) for name, draft in self._drafts.items()}
+        plain = sampling.greedy or sampling == Sampling(1.0)
+        return Row(
+            prompt.id,
+            prompt.digest,
+            prompt.domain,
+            prompt.language,
+            sampling.temperature,
+            ids,
+            text.tokens,
+            text.ended,
+            text.log_p if plain else None,
+            text.gap if sampling.greedy else None,
+            {name: _columns(one, plain) for name, one in read.items()},
+        )
+
+    def _given_up(self, width: int) -> str | None:
+        """Whether so many prompts were lost in turn that the server must be taken for gone."""
+        if self._in_turn < max(width, PROBE["lost-in-turn"]):
+            return None
+        return f"{self._in_turn} prompts in turn were lost: {_last(self._lost)}"
+
+    def _refuse_empty(self) -> None:
+        """Raise CannotProbe with the reason why not one answer came."""
+        if self._too_long and not self._lost:
+            raise CannotProbe(
+                f"all {self._too_long} prompts with {self._request.max_new_tokens} tokens of answer are longer than "
+                "the served context",
+                "shorten them, or the answers with --max-new-tokens",
+            )
+        raise CannotProbe(
+            f"not one of {len(self._lost)} prompts was measured: {_last(self._lost)}",
+            "look into the servers' logs; what is needed of an engine's API stands in docs/served.md",
+        )
+
+    # ------------------------------------------------------------------ looking at the servers
+
+    def _look(self, rows: Sequence[Row]) -> None:
+        """Target and drafts read some answers again: the target as its own draft, and every token by its text."""
+        begun = time.monotonic()
+        rows = rows[:LOOKED_AT]
+        own = [self._target.read(row.prompt_ids, row.tokens) for row in rows]
+        for name, draft in self._drafts.items():
+            theirs = [draft.read(row.prompt_ids, row.tokens) for row in rows]
+            self.outcome.checks.append(_same_tokens(name, rows, own, theirs))
+        self.outcome.checks += _own_draft(rows, own)
+        self._seconds["checking"] += time.monotonic() - begun
+
+    # ------------------------------------------------------------------ telling
+
+    def _tell(self, total: int, seconds: float) -> None:
+        outcome = self.outcome
+        rates = outcome.rates() if outcome.rows else "nothing yet"
+        lost = f", {len(self._lost)} lost" if self._lost else ""
+        self._say(f"{outcome.num_prompts} of at most {total} prompts{lost} in {seconds:.0f} s, acceptance {rates}")
+
+    def _tell_losses(self) -> None:
+        outcome, lost = self.outcome, len(self._lost)
+        if self._too_long:
+            outcome.notes.append(f"prompts that do not fit the served context were left out: {self._too_long}")
+        if not lost:
+            return
+        said = f"{lost} prompts were lost: {_last(self._lost)}"
+        if lost > PROBE["lost-share"] * (lost + outcome.num_prompts):
+            outcome.doubts.append(f"{said}; those that are left may be the easy ones")
+        else:
+            outcome.notes.append(said)
+
+
+def _parts(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
+    for start in range(0, len(tasks), size):
+        yield tasks[start : start + size]
+
+
+def _last(lost: Mapping[str, str]) -> str:
+    return next(reversed(list(lost.values())), "")
+
+
+def _seed(seed: int, task: Task) -> int:
+    """A seed of one prompt's own, so that a text does not hang on the order of the questions."""
+    key = hashlib.sha256(f"{seed}\0{task.prompt.digest}\0{task.sampling.temperature:g}".encode()).digest()
+    return int.from_bytes(key[:4], "big") >> 1
+
+
+def _columns(reading: Reading, plain: bool) -> DraftColumns:
+    """What is kept of a draft. A server tells its plain softmax, whose probabilities hold for no other temperature."""
+    return DraftColumns(
+        reading.top,
+        np.exp(reading.top_log_prob).tolist(),
+        None,
+        {"1": reading.log_prob} if plain else {},
+    )
+
+
+def _software(servers: Mapping[str, Server]) -> dict[str, str]:
+    """Engines by what they have, with their versions."""
+    return {f"server of {name}": server.about.software for name, server in servers.items()}
+
+
+def _same_tokens(name: str, rows: Sequence[Row], own: Sequence[Reading], theirs: Sequence[Reading]) -> Check:
+    """Whether both servers spell the same ids alike. Raises CannotProbe where they plainly do not."""
+    pairs = [
+        (token, ours, other)
+        for row, mine, yours in zip(rows, own, theirs, strict=True)
+        for token, ours, other in zip(row.tokens, mine.spelled or (), yours.spelled or (), strict=False)
+    ]
+    wrong = [pair for pair in pairs if pair[1] != pair[2]]
+    title = f"token ids mean the same to {name}"
+    if not pairs:
+        return Check(title, True, "its server spells no tokens: not compared")
+    if len(wrong) > PROBE["misspelled"] * len(pairs):
+        token, ours, other = wrong[0]
+        raise CannotProbe(
+            f"{len(wrong)} of {len(pairs)} token ids mean other text to {name}: {token} is {ours!r:.40} to the target "
+            f"and {other!r:.40} to it",
+            "the two have different tokenizers: take a draft with the target's own",
+        )
+    return Check(title, not wrong, f"{len(pairs) - len(wrong)} of {len(pairs)} emitted tokens are spelled alike")
+
+
+def _own_draft(rows: Sequence[Row], own: Sequence[Reading]) -> list[Check]:
+    """Whether the target reads what it wrote as it wrote it."""
+    greedy = [(row, reading) for row, reading in zip(rows, own, strict=True) if row.temperature == 0]
+    known = [
+        np.abs(np.subtract(row.log_p, reading.log_prob))
+        for row, reading in zip(rows, own, strict=True)
+        if row.temperature and row.log_p is not None
+    ]
+    checks = []
+    if greedy:
+        # What the server computes in is not told; in bfloat16 two logits lie near each other at most this far.
+        agreement = Agreement(PROBE["near-tie.bfloat16"])
+        agreement.add([_as_local(row, reading) for row, reading in greedy], Sampling())
+        checks.append(agreement.check(given=False))
+    if known:
+        apart = np.concatenate(known)
+        passed = bool(np.median(apart) <= PROBE["own-log-probs"])
+        detail = f"ln p of what it wrote and of what it reads lie {np.median(apart):.4f} apart (median)"
+        checks.append(Check("the target reads what it sampled", passed, detail))
+    return checks
+
+
+def _as_local(row: Row, reading: Reading) -> LocalReading:
+    top, emitted = np.asarray(reading.top_log_prob), np.asarray(reading.log_prob)
+    ids = np.where(np.asarray(reading.top) == np.asarray(row.tokens), row.tokens, reading.top)
+    return LocalReading(ids, np.exp(top), {}, None, {}, shortfall=top - emitted)
