@@ -1,10 +1,11 @@
 """Whether a probe through real servers measures what a probe of the same models here does: `make eval-served`.
 
-python scripts/evaluate_served.py ENVIRONMENT [demo sampled real foreign]
+python scripts/evaluate_served.py ENVIRONMENT [demo sampled real half foreign]
 
 All parts where none is named. ENVIRONMENT is one of vLLM for CPUs, as `make eval-served` makes it. Each part starts a
 server for every model, runs `draftpick probe` through them and without them, and compares the two traces; then each
-side reads the other's text, so that nothing hangs on where two greedy texts part. Exits 1 where a limit is missed.
+side reads the other's text, so that nothing hangs on where two greedy texts part. Traces and the servers' logs stay in
+build/eval-served. Exits 1 where a limit is missed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from test_engines import environment, until_ready
 from draftpick.probe import local, result, trace
 from draftpick.probe.checks import near_tie
 from draftpick.probe.local import LocalModel, Sampling
-from draftpick.probe.server import Server, connect
+from draftpick.probe.server import connect
 from draftpick.probe.trace import DraftColumns, Row, TraceFile
 
 REAL = ROOT / "build" / "real-pair"
@@ -45,7 +46,9 @@ SAME_RATE = 0.002
 BATCH = 8
 KS = range(1, 9)
 FIRST = result.first_position("vllm")
-TOKENS = 96
+KV_BYTES = 256 << 20
+Loaded = Mapping[str, LocalModel]
+"""By name, the target first."""
 
 
 class Model(NamedTuple):
@@ -57,21 +60,6 @@ class Model(NamedTuple):
     @property
     def name(self) -> str:
         return self.folder.name
-
-
-class Models(NamedTuple):
-    """What is compared with what."""
-
-    served: Mapping[str, Server]
-    here: Mapping[str, LocalModel]
-
-    @property
-    def target(self) -> str:
-        return next(iter(self.here))
-
-    @property
-    def drafts(self) -> list[str]:
-        return list(self.here)[1:]
 
 
 class Setting(NamedTuple):
@@ -89,16 +77,17 @@ def serving(setting: Setting, models: Sequence[Model], folder: Path) -> Iterator
     """The addresses of servers of these models, which are stopped at the end; their logs lie in `folder`."""
     running: list[subprocess.Popen[bytes]] = []
     ports = range(setting.first_port, setting.first_port + len(models))
-    # One thread each: several servers share the machine.
-    own = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    # One thread each, and a small cache: several servers share the machine.
+    tools = environment(tools=setting.environment) | {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    del tools["VLLM_CPU_KVCACHE_SPACE"]  # it would stand above the option
     begun = time.perf_counter()
     try:
         for model, port in zip(models, ports, strict=True):
             words = ["vllm", "serve", str(model.folder), "--port", str(port), "--dtype", model.dtype]
             words += ["--max-model-len", "1024", "--max-num-seqs", str(BATCH), "--enforce-eager"]
+            words += ["--kv-cache-memory-bytes", str(KV_BYTES)]
             print(f"  $ {shlex.join(words)}", flush=True)
             with (folder / f"{model.name}.log").open("wb") as log:
-                tools = environment(tools=setting.environment) | own
                 running.append(subprocess.Popen(words, env=tools, start_new_session=True, stdout=log, stderr=log))
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         for url, server in zip(urls, running, strict=True):
@@ -146,18 +135,9 @@ def addresses(urls: Sequence[str]) -> list[str]:
     return ["--target-url", urls[0], *(word for url in urls[1:] for word in ("--draft-url", url))]
 
 
-def both(models: Sequence[Model], urls: Sequence[str]) -> Models:
-    """The models behind the addresses, and the same loaded here."""
-    return Models(
-        {
-            model.name: connect(url, name=None, called=None, engine=None, width=BATCH)
-            for model, url in zip(models, urls, strict=True)
-        },
-        {
-            model.name: local.load(model.folder, id=model.name, device="cpu", dtype=model.dtype)
-            for model in models
-        },
-    )  # fmt: skip
+def loaded(models: Sequence[Model]) -> Loaded:
+    """The same models here."""
+    return {model.name: local.load(model.folder, id=model.name, device="cpu", dtype=model.dtype) for model in models}
 
 
 def named(rows: Sequence[Row]) -> list[Row]:
@@ -168,18 +148,17 @@ def named(rows: Sequence[Row]) -> list[Row]:
 # ---------------------------------------------------------------------- reading each other's text
 
 
-def read_here(models: Models, rows: Sequence[Row], sampling: Sampling = local.GREEDY) -> list[Row]:
+def read_here(models: Loaded, rows: Sequence[Row], sampling: Sampling = local.GREEDY) -> list[Row]:
     """The same answers with what the models make of them here."""
     found = []
     heat = sampling.temperature or 1.0
-    target, drafts = models.here[models.target], [models.here[name] for name in models.drafts]
+    target, *drafts = models.values()
     for start in range(0, len(rows), BATCH):
         part = rows[start : start + BATCH]
         asked = [row.prompt_ids for row in part], [row.tokens for row in part]
         own, *others = local.read_answers(*asked, drafts, target=target, sampling=sampling, temperatures=(heat,))
         for place, row in enumerate(part):
-            readings = {name: those[place] for name, those in zip(models.drafts, others, strict=True)}
-            columns = {name: _columns(reading) for name, reading in readings.items()}
+            columns = {draft.id: _columns(readings[place]) for draft, readings in zip(drafts, others, strict=True)}
             found.append(row._replace(log_p=own[place].log_prob[sampling.temperature].tolist(), drafts=columns))
     return found
 
@@ -195,16 +174,23 @@ def _columns(reading: local.Reading) -> DraftColumns:
     )
 
 
-def read_there(models: Models, rows: Sequence[Row]) -> list[Row]:
-    """The same greedy answers with what the servers make of them."""
+def read_there(models: Sequence[Model], urls: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+    """The same greedy answers with what the servers of the drafts make of them."""
+    servers = {
+        model.name: connect(url, name=None, called=None, engine=None, width=BATCH)
+        for model, url in zip(models[1:], urls[1:], strict=True)
+    }
     found = []
     for row in rows:
-        own = models.served[models.target].read(row.prompt_ids, row.tokens)
-        columns = {}
-        for name in models.drafts:
-            reading = models.served[name].read(row.prompt_ids, row.tokens)
-            columns[name] = DraftColumns(reading.top, np.exp(reading.top_log_prob), None, {"1": reading.log_prob})
-        found.append(row._replace(log_p=own.log_prob, drafts=columns))
+        readings = {name: server.read(row.prompt_ids, row.tokens) for name, server in servers.items()}
+        found.append(
+            row._replace(
+                drafts={
+                    name: DraftColumns(one.top, np.exp(one.top_log_prob), None, {"1": one.log_prob})
+                    for name, one in readings.items()
+                }
+            )
+        )
     return found
 
 
@@ -313,55 +299,64 @@ def lengths_by_k(name: str, where: str, rows: Sequence[Row]) -> Figure:
     return Figure(f"{name}: α; τ of k = 1…{max(KS)}, {where}", f"{found.rate.value:.4f}; {lengths}")
 
 
-def greedy(models: Models, served: Sequence[Row], here: Sequence[Row]) -> list[Figure]:
-    """All figures of greedy text. `here`: of the probe without servers, in the same order; it may lack drafts."""
+def greedy(setting: Setting, folder: Path, models: Sequence[Model], *asked: str) -> list[Figure]:
+    """All figures of greedy text: measured here, through servers, and each side's text as the other reads it."""
+    here = named(traced(folder / "here.json", *(str(model.folder) for model in models), *asked).rows)
+    with serving(setting, models, folder) as urls:
+        served = named(traced(folder / "served.json", *addresses(urls), *asked).rows)
+        here_there = read_there(models, urls, here)
+    assert [row.digest for row in served] == [row.digest for row in here], "both used all prompts in their order"
+    ours = loaded(models)
+    served_here = read_here(ours, served)
     same = [parting(one.tokens, other.tokens) for one, other in zip(served, here, strict=True)]
-    served_here, here_there = read_here(models, served), read_there(models, here)
-    here_here = read_here(models, here)
-    figures = [*texts(models.here[models.target], served, here, same), _of_target(served, served_here)]
-    for name in models.drafts:
-        model = models.here[name]
-        own = compared(model, served, served_here, [len(row.tokens) for row in served])
-        other = compared(model, here_there, here_here, [len(row.tokens) for row in here])
-        if name in here[0].drafts:
-            figures += matches(model, "the text that both wrote", compared(model, served, here, same))
-        figures += [*matches(model, "the served text", own), *matches(model, "the text written here", other)]
+    target, *drafts = ours.values()
+    figures = [*texts(target, served, here, same), _of_target(served, served_here)]
+    for draft in drafts:
         figures += [
-            _logs(f"{name}: ln q", [own.log_q, other.log_q]),
-            _logs(f"{name}: probability of its first choice", [own.top_prob, other.top_prob]),
-            lengths_by_k(name, "served", served),
-            lengths_by_k(name, "served text read here", served_here),
+            *matches(draft, "the text that both wrote", compared(draft, served, here, same)),
+            *matches(draft, "the text written here", compared(draft, here_there, here, whole(here))),
+            *reading(draft, served, served_here),
+            lengths_by_k(draft.id, "here", here),
         ]
-        if name in here[0].drafts:
-            figures.append(lengths_by_k(name, "here", here))
     return figures
+
+
+def reading(draft: LocalModel, served: Sequence[Row], served_here: Sequence[Row]) -> Iterator[Figure]:
+    """What a draft makes of the served text, behind a server and here."""
+    found = compared(draft, served, served_here, whole(served))
+    yield from matches(draft, "the served text", found)
+    yield _logs(f"{draft.id}: ln q", [found.log_q])
+    yield _logs(f"{draft.id}: probability of its first choice", [found.top_prob])
+    yield lengths_by_k(draft.id, "served", served)
+    yield lengths_by_k(draft.id, "served text read here", served_here)
+
+
+def whole(rows: Sequence[Row]) -> list[int]:
+    return [len(row.tokens) for row in rows]
 
 
 # ---------------------------------------------------------------------- the parts
 
 DEMO_PAIR = (Model(DEMO / "target"), Model(DEMO / "draft"))
-DEMO_PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--max-new-tokens", str(TOKENS))
+DEMO_PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--max-new-tokens", "96")
 
 
 def demo(setting: Setting, folder: Path) -> list[Figure]:
     """The pair that comes with draftpick, greedy text."""
-    with serving(setting, DEMO_PAIR, folder) as urls:
-        served = traced(folder / "served.json", *addresses(urls), *DEMO_PROMPTS)
-        here = traced(folder / "here.json", *(str(model.folder) for model in DEMO_PAIR), *DEMO_PROMPTS)
-        return greedy(both(DEMO_PAIR, urls), *in_order(served, here))
+    return greedy(setting, folder, DEMO_PAIR, *DEMO_PROMPTS)
 
 
 def sampled(setting: Setting, folder: Path) -> list[Figure]:
     """The same pair, sampled text: acceptance by what the servers tell, and by the models here on the same tokens."""
     heats = (1.0, 0.7)
+    asked = [word for heat in heats for word in ("--temperature", f"{heat:g}")]
     with serving(setting, DEMO_PAIR, folder) as urls:
-        asked = [word for heat in heats for word in ("--temperature", f"{heat:g}")]
         served = named(traced(folder / "served.json", *addresses(urls), *DEMO_PROMPTS, *asked).rows)
-        models = both(DEMO_PAIR, urls)
-        figures = []
-        for heat in heats:
-            rows = [row for row in served if row.temperature == heat]
-            figures += at_heat(models.drafts[0], heat, rows, read_here(models, rows, Sampling(heat)))
+    models = loaded(DEMO_PAIR)
+    figures: list[Figure] = []
+    for heat in heats:
+        rows = [row for row in served if row.temperature == heat]
+        figures += at_heat(DEMO_PAIR[1].name, heat, rows, read_here(models, rows, Sampling(heat)))
     return figures
 
 
@@ -390,23 +385,22 @@ def _as_served(columns: DraftColumns) -> DraftColumns:
 
 
 def real(setting: Setting, folder: Path) -> list[Figure]:
-    """SmolLM2-135M: a draft of its first 25 layers, and itself in bfloat16, on the prompts that come with draftpick."""
+    """SmolLM2-135M and a draft of its first 25 layers, on the first prompts that come with draftpick, greedy text."""
+    models = (Model(REAL / "target"), Model(REAL / "draft-25"))
+    return greedy(setting, folder, models, "--num-prompts", "12", "--max-new-tokens", "64")
+
+
+def half(setting: Setting, folder: Path) -> list[Figure]:
+    """SmolLM2-135M and itself in bfloat16, which rounds otherwise in each software."""
     copy = folder / "target-bfloat16"
     copy.symlink_to(REAL / "target", target_is_directory=True)
-    models = (Model(REAL / "target"), Model(REAL / "draft-25"), Model(copy, "bfloat16"))
-    asked = ("--num-prompts", "12", "--max-new-tokens", "64")
+    models = (Model(REAL / "target"), Model(copy, "bfloat16"))
     with serving(setting, models, folder) as urls:
-        served = traced(folder / "served.json", *addresses(urls), *asked)
-        # A probe without servers has one dtype for all.
-        here = traced(folder / "here.json", *(str(model.folder) for model in models[:2]), *asked)
-        return greedy(both(models, urls), *in_order(served, here))
-
-
-def in_order(served: TraceFile, here: TraceFile) -> tuple[list[Row], list[Row]]:
-    """The answers of both to the same prompts."""
-    found = {row.digest: row for row in named(here.rows)}
-    rows = named(served.rows)
-    return rows, [found[row.digest] for row in rows]
+        asked = ("--num-prompts", "12", "--max-new-tokens", "64")
+        served = named(traced(folder / "served.json", *addresses(urls), *asked).rows)
+    ours = loaded(models)
+    again = read_here(ours, served)
+    return [_of_target(served, again), *reading(ours[copy.name], served, again)]
 
 
 def foreign(setting: Setting, folder: Path) -> list[Figure]:
@@ -444,6 +438,7 @@ PARTS: Mapping[str, Callable[[Setting, Path], list[Figure]]] = {
     "demo": demo,
     "sampled": sampled,
     "real": real,
+    "half": half,
     "foreign": foreign,
 }
 
@@ -457,6 +452,8 @@ def main() -> int:
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.parts if name not in PARTS]:
         parser.error(f"no part {', '.join(unknown)}: take any of {', '.join(PARTS)}")
+    # So that servers end with this process whoever ends it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     missed = 0
     for name in [name for name in PARTS if name in (chosen.parts or PARTS)]:
         begun, folder = time.perf_counter(), OUT / name
