@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from pathlib import Path
@@ -63,25 +64,38 @@ def read_json(path: Path, limit: int = CONFIG_BYTES) -> dict[str, Any]:
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
     """The JSON object in `data`; `where` names it in the error. Raises InvalidFile."""
+    value = parse_value(data, where)
+    if not isinstance(value, dict):
+        raise InvalidFile(f"{where} holds a {type(value).__name__}, not a JSON object", "download the file again")
+    return value
+
+
+def parse_value(data: bytes, where: str, *, finite: bool = False) -> Any:
+    """Any JSON value, with numbers that are all `finite` where that is asked. Raises InvalidFile."""
     containers, strings = data.count(b"[") + data.count(b"{"), data.count(b'"') // 2
     if containers > _MAX_VALUES // 2 or strings > _MAX_STRINGS or data.count(b",") > _MAX_VALUES:
-        raise InvalidFile(f"{where} holds too many values to be metadata of a model", "download the file again")
+        raise InvalidFile(f"{where} holds too many values to be what it says", "download the file again")
+    number = _finite if finite else None
     try:
-        value = json.loads(data.decode("utf-8-sig"), parse_int=_integer)
+        return json.loads(data.decode("utf-8-sig"), parse_int=_integer, parse_float=number, parse_constant=number)
     except RecursionError as error:
         raise InvalidFile(f"{where} is nested too deeply", "download the file again") from error
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         reason = "it is empty" if not data.strip() else str(error)
         raise InvalidFile(f"{where} is not valid JSON: {reason}", "download the file again, or mend it") from error
-    if not isinstance(value, dict):
-        raise InvalidFile(f"{where} holds a {type(value).__name__}, not a JSON object", "download the file again")
-    return value
 
 
 def _integer(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(digits):,} digits")
     return int(digits)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number[:40]} is no finite number")
+    return value
 
 
 def clean(value: object, limit: int = 300) -> str | None:
