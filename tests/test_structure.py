@@ -38,7 +38,7 @@ STAGES = [
     {"assess"},
     {"probe.prompts", "probe.trace", "probe.device"},
     {"probe.local", "probe.client"},
-    {"probe.timing", "probe.result", "probe.weights", "probe.render"},
+    {"probe.timing", "probe.result", "probe.weights", "probe.render", "probe.server"},
     {"probe.checks"},
     {"probe.outcome"},
     {"probe.run"},
