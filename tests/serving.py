@@ -1,11 +1,12 @@
 """Real small models behind a real HTTP server that speaks as an engine does.
 
-The shapes are those of vLLM 0.32.0's and SGLang 0.5.23's answers: a probe through it gives what a local one gives.
+The shapes are those of vLLM 0.32.0, SGLang 0.5.23 and llama.cpp b11434. A probe through it gives what a local one does.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -221,3 +222,50 @@ def sglang(model: Model, path: str, asked: Mapping[str, Any]) -> tuple[int, Any]
         told["input_token_logprobs"] = [[None, ids[start], None], *(own(place, ids[place]) for place in places)]
         told["input_top_logprobs"] = [None, *(tops(place) for place in places)]
     return 200, {"text": "", "output_ids": tokens, "meta_info": told}
+
+
+# ---------------------------------------------------------------------- as llama.cpp speaks
+
+_FORCED = re.compile(r"<\[(\d+)\]>")
+_CHATML = "{%- for message in messages -%}{{- '<|im_start|>' + message.role }}{%- endfor -%}"
+"""What a model without a template is said to have."""
+
+
+def llama(model: Model, path: str, asked: Mapping[str, Any]) -> tuple[int, Any]:
+    """An answer in the shape of llama.cpp's server."""
+    if path == "/v1/models":
+        row = {"id": model.name, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": model.local.max_length}}
+        return 200, {"object": "list", "data": [row]}
+    if path == "/props":
+        template = getattr(model.tokenizer, "chat_template", None) or _CHATML
+        return 200, {"build_info": "b11434-abc", "chat_template": template}
+    if path == "/apply-template":
+        text = model.tokenizer.apply_chat_template(asked["messages"], tokenize=False, add_generation_prompt=True)
+        return 200, {"prompt": text}
+    if path == "/tokenize":
+        ids = model.tokenizer(asked["content"], add_special_tokens=asked["add_special"]).input_ids
+        return 200, {"tokens": list(ids)}
+    if path != "/completion":
+        return 404, {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}
+    ids, most = asked["prompt"], asked["n_predict"]
+    eos = model.local.eos_ids
+    if "grammar" in asked:
+        tokens = [int(token) for token in _FORCED.findall(asked["grammar"])]
+        tokens, ended = (tokens, "length") if len(tokens) == most else ([*tokens, eos[0]], "stop")
+    else:
+        sampling = Sampling(asked["temperature"], asked["top_k"], asked["top_p"])
+        tokens, ended = model.write(ids, sampling, most, asked["seed"])
+    rows = model.log_probs([*ids, *tokens])[len(ids) - 1 :]
+    columns = [
+        {
+            "id": token,
+            "token": model.spell(token),
+            "logprob": float(row[token]),
+            "top_logprobs": [
+                {"id": int(one), "logprob": float(row[one])} for one in row.topk(asked["n_probs"]).indices
+            ],
+        }
+        for row, token in zip(rows, tokens, strict=True)
+    ]
+    stop = "eos" if ended == "stop" else "limit"
+    return 200, {"content": "", "stop": True, "stop_type": stop, "completion_probabilities": columns}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import Answer, run
-from serving import Handler, Model, Server, serving, sglang, vllm
+from serving import Handler, Model, Server, llama, serving, sglang, vllm
 
 from draftpick.probe import trace as traces
 from draftpick.probe.local import Sampling, load, read_answers
@@ -66,7 +66,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("speak", [vllm, sglang], ids=["vllm", "sglang"])
+@pytest.mark.parametrize("speak", [vllm, sglang, llama], ids=["vllm", "sglang", "llama.cpp"])
 def test_the_trace_is_that_of_a_local_probe(tmp_path: Path, local: Path, speak: Any) -> None:
     with serving(TARGET, speak) as one, serving(DRAFT, speak) as other:
         answer = probe(tmp_path, one, other)
@@ -184,7 +184,7 @@ def test_a_draft_with_another_tokenizer_is_refused(tmp_path: Path, target: Serve
         (("--verify", "2"), 2, "--verify does not go with --target-url"),
         (("--dtype", "float16"), 2, "--dtype does not go with --target-url"),
         (("--model", "other"), 2, "serves no 'other'"),
-        (("--engine", "llama.cpp"), 2, "no API of llama.cpp is known"),
+        (("--engine", "mlx"), 2, "no API of mlx is known"),
         (("--device", "npu:0"), 2, "npu:0"),
         (("--max-new-tokens", "4000"), 3, "longer than the served context"),
     ],

@@ -170,7 +170,7 @@ class ServedProbe:
         text = self._target.write(ids, sampling, request.max_new_tokens, _seed(request.seed, task))
         if not text.tokens:
             raise CannotProbe(f"{self._target.client.address} answers without a token", "look into its log")
-        read = {name: draft.read(ids, text.tokens) for name, draft in self._drafts.items()}
+        read = {name: draft.read(ids, text.tokens, ended=text.ended == "stop") for name, draft in self._drafts.items()}
         plain = sampling.greedy or sampling == Sampling(1.0)
         return Row(
             prompt.id,
@@ -211,10 +211,9 @@ class ServedProbe:
         """Target and drafts read some answers again: the target as its own draft, and every token by its text."""
         begun = time.monotonic()
         rows = rows[:LOOKED_AT]
-        own = [self._target.read(row.prompt_ids, row.tokens) for row in rows]
+        own = _readings(self._target, rows)
         for name, draft in self._drafts.items():
-            theirs = [draft.read(row.prompt_ids, row.tokens) for row in rows]
-            self.outcome.checks.append(_same_tokens(name, rows, own, theirs))
+            self.outcome.checks.append(_same_tokens(name, rows, own, _readings(draft, rows)))
         self.outcome.checks += _own_draft(rows, own)
         self._seconds["checking"] += time.monotonic() - begun
 
@@ -237,6 +236,10 @@ class ServedProbe:
             outcome.doubts.append(f"{said}; those that are left may be the easy ones")
         else:
             outcome.notes.append(said)
+
+
+def _readings(server: Server, rows: Sequence[Row]) -> list[Reading]:
+    return [server.read(row.prompt_ids, row.tokens, ended=row.ended == "stop") for row in rows]
 
 
 def _parts(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
