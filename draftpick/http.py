@@ -226,7 +226,7 @@ class _Exchange:
         self._connection: _Http | None = None
         self._socket: socket.socket | None = None
         self._is_cut = self._is_over = False
-        threading.Thread(target=self._run, daemon=True).start()
+        threading.Thread(target=self._run, name="draftpick asks", daemon=True).start()
 
     def next(self, within: float = math.inf) -> _Head | _Piece | _End:
         """What comes next: the head, pieces, the end. Raises NoAnswer."""
