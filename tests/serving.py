@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -90,16 +91,21 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     """One model behind a port."""
 
-    daemon_threads = True
-
     def __init__(self, model: Model, speak: Speak, hook: Hook | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.ended = threading.Event()
+        self.connections: list[socket.socket] = []
         self.model, self.speak, self.hook = model, speak, hook
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Remember the connection, so that its thread can be ended."""
+        self.connections.append(request)
+        super().process_request(request, client_address)
 
     def handle_error(self, *_: object) -> None:
         """A connection that a test breaks off is no news."""
@@ -111,8 +117,14 @@ def serving(model: Model, speak: Speak | None = None, hook: Hook | None = None) 
     with Server(model, speak or vllm, hook) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
-        yield server
-        server.shutdown()
+        try:
+            yield server
+        finally:
+            server.ended.set()
+            server.shutdown()
+            for connection in server.connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 Speak = Callable[[Model, str, Mapping[str, Any]], tuple[int, Any]]

@@ -51,7 +51,7 @@ class ServedProbe:
         """`drafts`: by the id that the request has. Raises CannotProbe where a server does not give what is needed."""
         self._request, self._target, self._drafts, self._say = request, target, drafts, say
         self._seconds = dict.fromkeys(("asking", "checking", "timing"), 0.0)
-        self._lost: dict[str, str] = {}
+        self._lost: dict[str, CannotProbe] = {}
         self._in_turn = self._too_long = 0
         self._refuse_old_trace()
         self.outcome = Outcome(
@@ -148,7 +148,7 @@ class ServedProbe:
             elif isinstance(found, TooLong):
                 self._too_long += 1
             elif isinstance(found, CannotProbe):
-                self._lost[task.prompt.id] = found.message
+                self._lost[task.prompt.id] = found
                 self._in_turn += 1
             else:
                 raise found
@@ -200,10 +200,8 @@ class ServedProbe:
                 "the served context",
                 "shorten them, or the answers with --max-new-tokens",
             )
-        raise CannotProbe(
-            f"not one of {len(self._lost)} prompts was measured: {_last(self._lost)}",
-            "look into the servers' logs; what is needed of an engine's API stands in docs/served.md",
-        )
+        last = next(reversed(list(self._lost.values())))
+        raise CannotProbe(f"not one of {len(self._lost)} prompts was measured: {last.message}", last.hint)
 
     # ------------------------------------------------------------------ looking at the servers
 
@@ -247,8 +245,8 @@ def _parts(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
         yield tasks[start : start + size]
 
 
-def _last(lost: Mapping[str, str]) -> str:
-    return next(reversed(list(lost.values())), "")
+def _last(lost: Mapping[str, CannotProbe]) -> str:
+    return list(lost.values())[-1].message
 
 
 def _seed(seed: int, task: Task) -> int:
