@@ -47,7 +47,7 @@ STAGES = [
     {"advice"},
     {"replanning"},
     {"gate"},
-    {"scrape"},
+    {"scrape", "responses"},
     {"observe"},
     {"launch_text"},
     {"launch"},
