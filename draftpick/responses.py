@@ -24,6 +24,8 @@ MOST_LINES = 1_000_000
 MOST_BYTES = 2 << 30
 MOST_REQUESTS = 100_000
 """Intervals over as many have long become narrow."""
+MOST_COUNTS = 1_000_000
+"""Of all histograms: a hundred thousand requests with num_spec_tokens = 9."""
 UNNAMED = "the model"
 _WRAPPERS = ("response", "body", "data")
 """What loggers keep a body under, one within another too: OpenAI's batches have `response.body`."""
@@ -73,7 +75,7 @@ def read(path: Path) -> Log:
     if not path.exists():
         raise UsageError(f"{path}: no such file", "save responses there, a JSON object a line")
     requests: dict[object, Request | None] = {}
-    repeated = other = 0
+    repeated = other = counts = 0
     torn = False
     for number, line in _lines(path):
         where = f"{path}:{number}"
@@ -94,8 +96,12 @@ def read(path: Path) -> Log:
             key = (number, place) if name is None else name
             repeated += request is not None and requests.get(key) is not None
             requests[key] = request or requests.get(key)
-        if len(requests) > MOST_REQUESTS:
-            raise InvalidFile(f"{path}: more than {MOST_REQUESTS:,} requests", "take a sample of them")
+            counts += len(request.histogram) if request is not None else 0
+        if len(requests) > MOST_REQUESTS or counts > MOST_COUNTS:
+            raise InvalidFile(
+                f"{path}: more than {MOST_REQUESTS:,} requests, or {MOST_COUNTS:,} counts in their histograms",
+                "take a sample of them",
+            )
     return _checked(path, requests, repeated, other, torn)
 
 

@@ -260,6 +260,7 @@ def test_other_bytes_are_no_log(tmp_path: Path) -> None:
         ("MOST_LINES", 2, "more than 2 lines"),
         ("MOST_BYTES", 1000, "more than"),
         ("MOST_REQUESTS", 2, "more than 2 requests"),
+        ("MOST_COUNTS", 11, "or 11 counts in their histograms"),
     ],
 )
 def test_a_log_has_bounds(bound: str, most: int, said: str, log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
