@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from commands import run
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -309,6 +309,7 @@ def requests(draw: st.DrawFn) -> list[tuple[int, ...]]:
     return draw(st.lists(one, min_size=1, max_size=12).filter(lambda found: any(map(sum, found))))
 
 
+@settings(deadline=None)  # the first one imports numpy
 @given(requests())
 def test_intervals_are_over_requests(tmp_path_factory: pytest.TempPathFactory, found: list[tuple[int, ...]]) -> None:
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
