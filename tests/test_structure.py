@@ -49,7 +49,7 @@ STAGES = [
     {"advice"},
     {"replanning"},
     {"gate"},
-    {"scrape"},
+    {"scrape", "responses"},
     {"observe"},
     {"launch_text"},
     {"launch"},
