@@ -53,6 +53,8 @@ class ServedProbe:
         self._seconds = dict.fromkeys(("asking", "checking", "timing"), 0.0)
         self._lost: dict[str, CannotProbe] = {}
         self._in_turn = self._too_long = 0
+        self._unlooked = "no answer was read twice"
+        """Why it was not seen yet that target and drafts speak of the same tokens; empty once it was."""
         self._refuse_old_trace()
         self.outcome = Outcome(
             request,
@@ -137,7 +139,7 @@ class ServedProbe:
 
     def _ask(self, part: Sequence[Task], writer: Writer) -> None:
         """The answers of one part, written as they come."""
-        outcome, first = self.outcome, not self.outcome.rows
+        outcome = self.outcome
         rows: list[Row] = []
         begun = time.monotonic()
         for task, found in side_by_side(self._row, part, self._request.batch_size):
@@ -156,8 +158,8 @@ class ServedProbe:
         outcome.rows += sorted(rows, key=lambda row: order[row.prompt, row.digest, row.temperature])
         outcome.eos_ids = ends_of(outcome.rows)
         self._seconds["asking"] += time.monotonic() - begun
-        if first and rows:
-            self._look(outcome.rows)
+        if self._unlooked and rows:
+            self._look(rows)
 
     def _row(self, task: Task) -> Row:
         """One answer, with what every draft makes of it."""
@@ -209,10 +211,15 @@ class ServedProbe:
         """Target and drafts read some answers again: the target as its own draft, and every token by its text."""
         begun = time.monotonic()
         rows = rows[:LOOKED_AT]
-        own = _readings(self._target, rows)
-        for name, draft in self._drafts.items():
-            self.outcome.checks.append(_same_tokens(name, rows, own, _readings(draft, rows)))
+        try:
+            own = _readings(self._target, rows)
+            read = {name: _readings(draft, rows) for name, draft in self._drafts.items()}
+        except CannotProbe as error:  # the next answers will do as well
+            self._unlooked = error.message
+            return
+        self.outcome.checks += [_same_tokens(name, rows, own, theirs) for name, theirs in read.items()]
         self.outcome.checks += _own_draft(rows, own)
+        self._unlooked = ""
         self._seconds["checking"] += time.monotonic() - begun
 
     # ------------------------------------------------------------------ telling
@@ -225,6 +232,8 @@ class ServedProbe:
 
     def _tell_losses(self) -> None:
         outcome, lost = self.outcome, len(self._lost)
+        if self._unlooked:
+            outcome.doubts.append(f"whether the drafts' token ids mean the same was not seen: {self._unlooked}")
         if self._too_long:
             outcome.notes.append(f"prompts that do not fit the served context were left out: {self._too_long}")
         if not lost:
