@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, LookupRecord, ProbeFile
 
 PREDICTED_LEVEL = 0.80
+UNLISTED = "measured"
+"""The vendor of a device that the catalogue lacks."""
 _LOOKUPS = {"ngram": "ngram of transformers"}
 """Methods without a draft of which transformers has a variant of its own, and how a probe names that."""
 
@@ -52,6 +54,8 @@ class Evidence(NamedTuple):
     source: str
     doubts: tuple[str, ...] = ()
     """What makes the figures unsure, in words."""
+    served: bool = False
+    """Whether servers were asked: their engine and, where it was named, their device are where the pair runs."""
     suspect: str = ""
     """A self-check that failed: then nothing is decided by these figures."""
 
@@ -139,7 +143,7 @@ def device_of(probe: ProbeFile, catalog: Catalog) -> Device:
 
 
 def _unlisted(probe: ProbeFile) -> Device:
-    return Device(probe.device.id, probe.device.name, "measured")
+    return Device(probe.device.id, probe.device.name, UNLISTED)
 
 
 def _looked_up(base: Evidence, rows: Mapping[str, LookupRecord], method: str) -> Evidence:
@@ -207,6 +211,7 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
             f"{probe.dtype} on {probe.device.id}; {one.proposal}"
         ),
         doubts=(*probe.doubts, *one.doubts),
+        served=probe.decision.evidence == "served",
         suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),
     )
 

@@ -181,7 +181,7 @@ def _software_name(outcome: Outcome) -> str:
 
 
 def _device_name(outcome: Outcome) -> str:
-    return outcome.place.id
+    return outcome.place.id if outcome.evidence == "measured" else outcome.place.tool_name or "its servers"
 
 
 # ---------------------------------------------------------------------- a draft

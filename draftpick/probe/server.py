@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from draftpick.errors import UsageError
@@ -99,8 +100,8 @@ class Server(Protocol):
         """Let it answer a prompt with at most so many tokens."""
         ...
 
-    def read(self, ids: Sequence[int], tokens: Sequence[int]) -> Reading:
-        """Let it read an answer to a prompt."""
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
+        """Let it read an answer to a prompt. `ended`: its last token is an end, not what a limit cut off."""
         ...
 
 
@@ -138,7 +139,7 @@ class Vllm:
         }
         return self._ask(asked, most, lambda choice: _vllm_text(choice, sampling.greedy))
 
-    def read(self, ids: Sequence[int], tokens: Sequence[int]) -> Reading:
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
         """As `Server`."""
         whole = [*ids, *tokens]
         asked = {"prompt": whole, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 1}
@@ -204,7 +205,7 @@ class Sglang:
         asked = {"input_ids": list(ids), "sampling_params": settings, "return_logprob": True, "top_logprobs_num": 2}
         return self._ask(asked, most, lambda answer: _sglang_text(answer, sampling.greedy))
 
-    def read(self, ids: Sequence[int], tokens: Sequence[int]) -> Reading:
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
         """As `Server`."""
         asked = {
             "input_ids": [*ids, *tokens],
@@ -241,6 +242,98 @@ def _sglang_reading(answer: Mapping[str, Any], tokens: Sequence[int]) -> Reading
     for (log_prob, _, spelled), top in zip(own, tops, strict=True):
         best = max(top, key=lambda one: _log(one[0]))
         _add(found, best[1], _log(best[0]), _log(log_prob), spelled)
+    return found
+
+
+# ---------------------------------------------------------------------- llama.cpp
+
+
+@dataclass(frozen=True)
+class LlamaCpp:
+    """llama-server's own /completion, as of b11434 (tools/server, grammars/README.md).
+
+    It reads no text that is sent. But a grammar of token ids lets it write nothing else, and the probabilities it tells
+    are those from before the grammar.
+    """
+
+    client: Client
+    about: About
+
+    def prompt_ids(self, prompt: Prompt, thinking: bool | None) -> tuple[list[int], bool]:
+        """As `Server`."""
+        if self._has_template:
+            asked: dict[str, Any] = {"messages": [{"role": "user", "content": prompt.text}]}
+            if thinking is not None:
+                asked["chat_template_kwargs"] = {"enable_thinking": thinking}
+            answer = self.client.ask("/apply-template", asked)
+            return self._ids(_believed(self.client, lambda: str(answer["prompt"]))), True
+        return self._ids(prompt.text), False
+
+    @cached_property
+    def _has_template(self) -> bool:
+        """A model without a template is given one whose marks are no tokens of its own."""
+        props = self.client.get("/props")
+        template = _believed(self.client, lambda: str(props.get("chat_template") or ""))
+        return bool(template) and ("<|im_start|>" not in template or len(self._ids("<|im_start|>", alone=True)) == 1)
+
+    def _ids(self, text: str, *, alone: bool = False) -> list[int]:
+        answer = self.client.ask("/tokenize", {"content": text, "add_special": not alone, "parse_special": True})
+        return _believed(self.client, lambda: _ids(answer["tokens"]))
+
+    def write(self, ids: Sequence[int], sampling: Sampling, most: int, seed: int) -> Text:
+        """As `Server`."""
+        asked = {
+            "prompt": list(ids),
+            "n_predict": most,
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            # In the order of the other engines, and none besides: by default penalties and min_p act too.
+            "samplers": ["temperature"] if sampling.greedy else ["temperature", "top_k", "top_p"],
+            "seed": seed,
+            "n_probs": 2,
+        }
+        return self._ask(asked, most, lambda answer: _llama_text(answer, sampling.greedy))
+
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
+        """As `Server`."""
+        # An end cannot stand in a grammar: it is what is left to write where the grammar is at its own.
+        body = [f"<[{token}]>" for token in (tokens[:-1] if ended else tokens)]
+        asked = {
+            "prompt": list(ids),
+            "n_predict": len(tokens),
+            "temperature": 0.0,
+            "samplers": ["temperature"],
+            "grammar": "root ::= " + (" ".join(body) or '""'),
+            "n_probs": 1,
+        }
+        return self._ask(asked, len(tokens), lambda answer: _llama_reading(answer, tokens))
+
+    def _ask(self, asked: Mapping[str, Any], tokens: int, read: Callable[[Any], _T]) -> _T:
+        answer = self.client.ask("/completion", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * tokens)
+        return _believed(self.client, lambda: read(answer))
+
+
+def _llama_text(answer: Mapping[str, Any], greedy: bool) -> Text:
+    columns = answer["completion_probabilities"]
+    tokens = _ids([column["id"] for column in columns])
+    log_p = _logs([column["logprob"] for column in columns], len(tokens))
+    pairs = [sorted((_log(one["logprob"]) for one in column["top_logprobs"]), reverse=True) for column in columns]
+    gap = [pair[0] - pair[1] for pair in pairs if len(pair) > 1] if greedy else []
+    ended = {"eos": "stop", "limit": "length"}.get(answer["stop_type"], answer["stop_type"])
+    return Text(tokens, log_p, gap if len(gap) == len(tokens) else None, _ended(ended))
+
+
+def _llama_reading(answer: Mapping[str, Any], tokens: Sequence[int]) -> Reading:
+    columns = answer["completion_probabilities"]
+    written = [column["id"] for column in columns]
+    if written != list(tokens):
+        place = next((place for place, pair in enumerate(zip(written, tokens, strict=False)) if pair[0] != pair[1]), -1)
+        raise ValueError(f"it read other tokens than it was given, from token {place} of {len(tokens)} on")
+    found = Reading([], [], [], [])
+    for column in columns:
+        best = max(column["top_logprobs"], key=lambda one: _log(one["logprob"]))
+        _add(found, best["id"], _log(best["logprob"]), _log(column["logprob"]), column.get("token"))
     return found
 
 
@@ -336,6 +429,7 @@ class _Engine:
 _ENGINES = (
     _Engine("vllm", "vllm", Vllm, lambda client: client.get("/version")["version"]),
     _Engine("sglang", "sglang", Sglang, lambda client: client.get("/server_info")["version"]),
+    _Engine("llama.cpp", "llamacpp", LlamaCpp, lambda client: client.get("/props")["build_info"]),
 )
 _AS = {"vllm-ascend": "vllm", "sglang-ascend": "sglang"}
 """Engines that speak as another does."""
@@ -367,7 +461,7 @@ def connect(url: str, *, name: str | None, called: str | None, engine: str | Non
         root=str(chosen.get("root") or chosen["id"])[:500],
         engine=engine if engine is not None and _AS.get(engine, engine) == known.key else known.key,
         version=_version(client, known),
-        max_length=_length(chosen.get("max_model_len")),
+        max_length=_length(chosen.get("max_model_len") or (chosen.get("meta") or {}).get("n_ctx")),
     )
     return known.make(client, about)
 

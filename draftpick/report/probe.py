@@ -224,9 +224,10 @@ def _costs(costs: CostRecord) -> str:
 def _provenance(probe: ProbeFile) -> str:
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in probe.seconds.items() if value >= 0.05)
     tokens = f"{probe.num_prompts} prompts ({probe.prompts.get('source', '?')}), {probe.num_tokens:,} tokens"
-    torch = probe.software.get("torch", "?")
+    with_torch = f", torch {probe.software['torch']}" if "torch" in probe.software else ""
+    where = probe.where if probe.decision.evidence == "served" else f"{probe.dtype} on {probe.device.id}{with_torch}"
     trace = f"; trace in {probe.trace.path}" if probe.trace is not None else ""
-    return f"{tokens}, {probe.dtype} on {probe.device.id}, torch {torch}; {seconds}{trace}."
+    return f"{tokens}, {where}; {seconds}{trace}."
 
 
 def _interval(value: IntervalRecord) -> str:
