@@ -96,16 +96,18 @@ def serving(setting: Setting, models: Sequence[Model], folder: Path) -> Iterator
         yield urls
     finally:
         for server in running:
-            _stop(server)
+            _signal(server, signal.SIGTERM)
+        for server in running:
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                _signal(server, signal.SIGKILL)
 
 
-def _stop(server: subprocess.Popen[bytes]) -> None:
+def _signal(server: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """To a server with all its workers."""
     if server.poll() is None:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
+        os.killpg(server.pid, number)
 
 
 def probe(output: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -141,8 +143,11 @@ def loaded(models: Sequence[Model]) -> Loaded:
 
 
 def named(rows: Sequence[Row]) -> list[Row]:
-    """Rows with drafts by the names of their folders."""
-    return [row._replace(drafts={Path(name).name: columns for name, columns in row.drafts.items()}) for row in rows]
+    """Rows in one order, whichever answer came first, with drafts by the names of their folders."""
+    return [
+        row._replace(drafts={Path(name).name: columns for name, columns in row.drafts.items()})
+        for row in sorted(rows, key=lambda row: (row.digest, row.temperature))
+    ]
 
 
 # ---------------------------------------------------------------------- reading each other's text
@@ -182,7 +187,8 @@ def read_there(models: Sequence[Model], urls: Sequence[str], rows: Sequence[Row]
     }
     found = []
     for row in rows:
-        readings = {name: server.read(row.prompt_ids, row.tokens) for name, server in servers.items()}
+        ended = row.ended == "stop"
+        readings = {name: server.read(row.prompt_ids, row.tokens, ended=ended) for name, server in servers.items()}
         found.append(
             row._replace(
                 drafts={
@@ -203,7 +209,7 @@ class Compared(NamedTuple):
     same_match: np.ndarray
     same_top: np.ndarray
     gap: np.ndarray
-    """How far the first choice lay above the second here, in nats."""
+    """How far the first choice lay above the second here, in nats, where the match is not the same."""
     log_q: np.ndarray
     top_prob: np.ndarray
     """Absolute differences."""
@@ -216,10 +222,11 @@ def compared(model: LocalModel, served: Sequence[Row], here: Sequence[Row], leng
         left, right = one.drafts[model.id], other.drafts[model.id]
         tops = [np.asarray(columns.top[:length]) for columns in (left, right)]
         emitted = np.asarray(one.tokens[:length])
+        alike = (tops[0] == emitted) == (tops[1] == emitted)
         found = (
-            (tops[0] == emitted) == (tops[1] == emitted),
+            alike,
             tops[0] == tops[1],
-            np.asarray(logit_gaps(model, one)[:length]),
+            np.asarray(logit_gaps(model, one)[:length])[~alike] if not alike.all() else np.zeros(0),
             _apart(left.log_q["1"], right.log_q["1"], length),
             _apart(left.top_prob, right.top_prob, length),
         )
@@ -285,11 +292,11 @@ def matches(model: LocalModel, where: str, found: Compared) -> Iterator[Figure]:
     share, alike = float(found.same_match.mean()), int(found.same_match.sum())
     yield Figure(
         f"{model.id}: matches alike on {where}",
-        f"{share:.3%} ({alike} of {len(found.gap)}; first choices {found.same_top.mean():.3%})",
+        f"{share:.3%} ({alike} of {len(found.same_match)}; first choices {found.same_top.mean():.3%})",
         f"{LIMIT:.1%}",
         share >= LIMIT,
     )
-    yield _ties("  the others", near_tie(model), found.gap[~found.same_match].tolist())
+    yield _ties("  the others", near_tie(model), found.gap.tolist())
 
 
 def lengths_by_k(name: str, where: str, rows: Sequence[Row]) -> Figure:
@@ -305,7 +312,7 @@ def greedy(setting: Setting, folder: Path, models: Sequence[Model], *asked: str)
     with serving(setting, models, folder) as urls:
         served = named(traced(folder / "served.json", *addresses(urls), *asked).rows)
         here_there = read_there(models, urls, here)
-    assert [row.digest for row in served] == [row.digest for row in here], "both used all prompts in their order"
+    assert [row.digest for row in served] == [row.digest for row in here], "both used all prompts"
     ours = loaded(models)
     served_here = read_here(ours, served)
     same = [parting(one.tokens, other.tokens) for one, other in zip(served, here, strict=True)]
