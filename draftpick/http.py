@@ -101,9 +101,9 @@ class Server:
 
     def shown(self, text: str, most: int = 300) -> str:
         """What the server said, as it may be shown: on one line, in `most` characters, without the key."""
-        text = " ".join(text.split())
         if self._key:
             text = text.replace(self._key, "[key]")
+        text = " ".join(text.split())
         spelled = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:most])
         return "".join(spelled)[:most]
 
@@ -368,6 +368,8 @@ def _told(server: Server, url: str, error: Exception, seconds: float) -> Excepti
         return NoAnswer("unknown", f"{url}: no trust in its certificate: {said}", "is it https at all?")
     if isinstance(error, exceptions.ProxyError):
         return NoAnswer("unreachable", f"{url} is not reached through the proxy", "look at http_proxy and no_proxy")
+    if isinstance(error, exceptions.LocationValueError):
+        return NoAnswer("unknown", f"{url}: no host can have this name", "check the address")
     if isinstance(error, (exceptions.HTTPError, OSError)):
         reason = error.args[-1] if error.args and isinstance(error.args[-1], Exception) else error
         name = type(reason).__name__
