@@ -54,6 +54,7 @@ def serving(
 
     class Scripted(Handler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two writes
 
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length", 0))

@@ -621,7 +621,7 @@ def test_events_come_as_they_are_sent_and_a_stream_may_be_left() -> None:
         go_on.set()
         second, _ = next(events)
         assert first < sent < second
-        events.close()  # type: ignore[attr-defined]
+        events.close()
         assert left.wait(5)
         assert client.get("/x") == {"fine": True}
 

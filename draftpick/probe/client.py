@@ -92,7 +92,7 @@ class Client:
 
     def stream(
         self, path: str, body: Mapping[str, Any], *, seconds: float | None = None
-    ) -> Iterator[tuple[float, dict[str, Any]]]:
+    ) -> Generator[tuple[float, dict[str, Any]], None, None]:
         """Server-sent events in answer to a POST: time.perf_counter() of the arrival, and the JSON object.
 
         Asks when the first is wanted, and not again once it is there. `seconds` are for the whole stream.
