@@ -31,6 +31,8 @@ MOST_REDIRECTS = 3
 MOST_SAID = 1 << 16
 """Bytes that are read of an answer with an error; the rest is left."""
 _PIECE = 1 << 16
+_PIECE_TAKES = 256
+"""Bytes of memory that a piece of one byte comes to; a server may send millions."""
 _JSON = {"Content-Type": "application/json"}
 _EXAMPLE = "as http://localhost:8000"
 _NOBODY = {getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_FAIL") if hasattr(socket, name)}
@@ -318,7 +320,7 @@ class _Exchange:
             return
         left = self._most_bytes if is_fine else MOST_SAID
         while data := response.read1(_PIECE):
-            left -= len(data)
+            left -= max(len(data), _PIECE_TAKES)
             if left < 0 and is_fine:
                 raise _TooLarge(self._most_bytes >> 20)
             if left < 0:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from pathlib import Path
@@ -44,6 +45,7 @@ from misbehaving import (
 )
 
 from draftpick.errors import UsageError
+from draftpick.http import NoAnswer, Server, address
 from draftpick.probe.client import MOST_BYTES, MOST_WAIT, Client, NotServed, Refused, side_by_side
 from draftpick.probe.device import CannotProbe
 
@@ -352,7 +354,7 @@ def test_another_key_is_asked_for_where_one_was_sent(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DRAFTPICK_API_KEY", "token-1")
     with serving(page(b"", 401)) as (url, _), pytest.raises(Refused, match="asks for another key") as told:
         Client(url).get("/x")
-    assert told.value.hint == "mend the key in DRAFTPICK_API_KEY"
+    assert told.value.hint == "mend the one in DRAFTPICK_API_KEY"
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -472,6 +474,22 @@ def test_memory_is_bounded(behaviour: Behaviour, most: float) -> None:
         finally:
             tracemalloc.stop()
     assert peak < most
+
+
+def test_pieces_take_memory_however_small() -> None:
+    with serving(endless(CHUNKED, b"1\r\n \r\n" * 4096)) as (url, _):
+        server = Server(address(url), accept="*/*")
+        tracemalloc.start()
+        try:
+            with (
+                closing(server.ask(url, None, 30.0, 1 << 20)) as asked,
+                pytest.raises(NoAnswer, match="more than 1 MiB"),
+            ):
+                asked.whole()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 2 << 20
 
 
 def test_connections_are_used_again_and_no_more_than_asked_for() -> None:
