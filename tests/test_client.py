@@ -644,6 +644,22 @@ def test_events_come_as_they_are_sent_and_a_stream_may_be_left() -> None:
         assert client.get("/x") == {"fine": True}
 
 
+def test_a_connection_is_kept_whose_stream_ends_soon_after_its_last_event() -> None:
+    peers = []
+
+    def behave(handler: Handler) -> None:
+        peers.append(handler.client_address)
+        send_head(handler, "text/event-stream")
+        send_chunk(handler, EVENT + DONE)
+        time.sleep(0.02)
+        handler.wfile.write(b"0\r\n\r\n")
+
+    with serving(behave) as (url, _):
+        client = Client(url, width=1)
+        assert [[event for _, event in client.stream("/x", {})] for _ in range(3)] == [[ONE]] * 3
+    assert len(set(peers)) == 1
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
