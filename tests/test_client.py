@@ -35,6 +35,7 @@ from misbehaving import (
     in_turn,
     nobody_listens,
     page,
+    pause,
     raw,
     reset,
     send_chunk,
@@ -502,7 +503,7 @@ def test_connections_are_used_again_and_no_more_than_asked_for() -> None:
             open_now += 1
             most = max(most, open_now)
             peers.add(handler.client_address)
-        time.sleep(0.005)
+        pause(handler)
         with lock:
             open_now -= 1
         (stream(EVENT, DONE) if handler.path == "/s" else FINE)(handler)
@@ -651,7 +652,7 @@ def test_a_connection_is_kept_whose_stream_ends_soon_after_its_last_event() -> N
         peers.append(handler.client_address)
         send_head(handler, "text/event-stream")
         send_chunk(handler, EVENT + DONE)
-        time.sleep(0.02)
+        pause(handler)
         handler.wfile.write(b"0\r\n\r\n")
 
     with serving(behave) as (url, _):
