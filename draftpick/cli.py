@@ -654,7 +654,7 @@ def rules(
 
 
 def catalog_list(
-    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines or devices.")] = "models",
+    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines, devices or issues.")] = "models",
     family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
@@ -669,7 +669,9 @@ def catalog_list(
 
 
 def catalog_show(
-    name: Annotated[str, typer.Argument(help="A model, head, tokenizer, engine or device.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="A model, head, tokenizer, engine, device or known issue.", show_default=False)
+    ],
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,

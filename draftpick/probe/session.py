@@ -62,7 +62,7 @@ def probe(
     outcome = running.run()
     if not outcome.rows:
         raise CannotProbe("nothing was measured before the run ended", "give it more time")
-    found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
+    found = document(outcome, target, drafts, relations, catalog, source=prompts_from, beside=beside)
     if outcome.interrupted:
         return Done(found, True)
     try:
