@@ -359,7 +359,7 @@ class KnownIssueRecord(Record):
     """A trouble that others had with the engine of such a pair, although it takes the pair."""
 
     key: str
-    """As `draftpick catalog show` finds it."""
+    """As `draftpick catalog list --kind issues` names it."""
     engine: str
     kind: Literal["crash", "wrong_output", "zero_acceptance", "slow", "quality"]
     symptom: str

@@ -669,9 +669,7 @@ def catalog_list(
 
 
 def catalog_show(
-    name: Annotated[
-        str, typer.Argument(help="A model, head, tokenizer, engine, device or known issue.", show_default=False)
-    ],
+    name: Annotated[str, typer.Argument(help="A model, head, tokenizer, engine or device.", show_default=False)],
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,

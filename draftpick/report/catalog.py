@@ -79,8 +79,6 @@ def _find(catalog: Catalog, name: str) -> tuple[str, str, Record]:
         return "heads", head.id, catalog.record("heads", head.id)
     if name in catalog.tokenizers:
         return "tokenizers", name, catalog.record("tokenizers", name)
-    if name in catalog.issues:
-        return "issues", name, catalog.record("issues", name)
     for kind, look_up in (("engines", catalog.engine), ("devices", catalog.device)):
         try:
             key = look_up(name).key

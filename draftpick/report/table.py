@@ -67,9 +67,9 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
         yield Line(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
     yield from _best(advice.viable[:1])
     if not explain:
-        for best in shown[:1]:
+        for best in advice.viable[:1]:
             yield from _issues(best, ISSUES_SHOWN)
-        yield from _issues_of_others(shown)
+        yield from _issues_of_others(shown, advice.viable[:1])
     if advice.policies:
         yield Line("")
         yield Grid(POLICY_HEADER, policies(advice), right=frozenset({1, 2, 3}), wraps=frozenset({4}))
@@ -115,9 +115,14 @@ def _issues(found: Assessment, shown: int | None = None) -> Iterable[Line]:
         yield Line(f"… and {rest} more known troubles (--explain shows them)", style="dim")
 
 
-def _issues_of_others(shown: Sequence[Assessment]) -> Iterable[Line]:
-    """Which of the other drafts have known troubles, by their place in the table."""
-    places = [str(place) for place, found in enumerate(shown, start=1) if place > 1 and found.known_issues]
+def _issues_of_others(shown: Sequence[Assessment], told: Sequence[Assessment]) -> Iterable[Line]:
+    """Which drafts have known troubles beyond those told, by their place in the table."""
+    before = {issue.key for found in told for issue in found.known_issues}
+    places = [
+        str(place)
+        for place, found in enumerate(shown, start=1)
+        if any(issue.key not in before for issue in found.known_issues)
+    ]
     if places:
         yield Line(f"Known troubles of {', '.join(places)}: --explain shows them.", style="dim")
 
