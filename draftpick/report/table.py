@@ -112,7 +112,7 @@ def _issues(found: Assessment, shown: int | None = None) -> Iterable[Line]:
     for issue in issues[:shown]:
         yield Line(printable(f"Known trouble, {issue.kind.replace('_', ' ')}: {issue.sentence} ({issue.source})"))
     if (rest := len(issues) - len(issues[:shown])) > 0:
-        yield Line(f"… and {rest} more known troubles (--explain shows them)", style="dim")
+        yield Line(f"… and {rest} more known trouble{'s' if rest > 1 else ''} (--explain shows all)", style="dim")
 
 
 def _issues_of_others(shown: Sequence[Assessment], told: Sequence[Assessment]) -> Iterable[Line]:
