@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,7 @@ class Catalog:
         self._index = index
         self._profiles: dict[str, ModelProfile] = {}
         self._fingerprints: dict[str, Fingerprint] = {}
+        self._issues: dict[str, Sequence[Record]] = {}
 
     @property
     def date(self) -> str:
@@ -132,8 +133,12 @@ class Catalog:
     def tokenizers(self) -> Mapping[str, Record]:
         return self._index["tokenizers"]  # type: ignore[no-any-return]
 
+    @property
+    def issues(self) -> Mapping[str, Record]:
+        return self._index["issues"]  # type: ignore[no-any-return]
+
     def record(self, kind: str, key: str) -> Record:
-        """A whole record, its source and date included; `kind` is models, heads, tokenizers, engines or devices."""
+        """A whole record, its source and date included; `kind` is one of draftpick.catalog_index.KINDS."""
         record: Record = self._index[kind][key]
         if "source" in record:
             return record
@@ -272,6 +277,14 @@ class Catalog:
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
 
+    def issues_of(self, engine: str) -> Sequence[Record]:
+        """The known issues of an engine, by its key, as the catalogue writes them."""
+        known = self._issues.get(engine)
+        if known is None:
+            keys = self._index["issues_by_engine"].get(engine, ())
+            known = self._issues[engine] = [self.issues[key] for key in keys]
+        return known
+
     @cached_property
     def all_engines(self) -> tuple[Engine, ...]:
         """Every engine, in the version the catalogue's facts hold for."""
@@ -317,7 +330,7 @@ def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -
 def load(overlay: Path | None = None) -> Catalog:
     """The catalogue, with the user's own overlay and then `overlay` laid over it."""
     index = dict(_parsed("index.json"))
-    for kind in ("models", "heads", "tokenizers", "engines", "devices"):
+    for kind in ("models", "heads", "tokenizers", "engines", "devices", "issues"):
         index[kind] = _Lines(f"{kind}.jsonl", index[kind])
     folders = [
         folder for folder in (user_folder(), overlay) if folder is not None and (folder is overlay or folder.is_dir())

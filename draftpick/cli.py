@@ -696,7 +696,7 @@ def rules(
 
 
 def catalog_list(
-    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines or devices.")] = "models",
+    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines, devices or issues.")] = "models",
     family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,

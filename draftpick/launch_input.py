@@ -113,6 +113,10 @@ def _with_draft(wanted: Wanted, advice: AdviceFile, said: CandidateRecord | None
         refused = f"{engine.name} {verdict.version} refuses the pair: {'; '.join(verdict.reasons)}"
     elif verdict is not None and verdict.verdict in ("care", "unknown"):
         cautions += [f"{reason[:1].upper()}{reason[1:]}." for reason in verdict.reasons]
+    if verdict is not None and verdict.version == engine.version:
+        cautions += [
+            f"Known trouble: {one.sentence} ({one.source})" for one in said.known_issues if one.engine == engine.key
+        ]
     if said.cost is not None and said.cost.engine not in (None, engine.key):
         cautions.append(f"num_spec_tokens was chosen for {said.cost.engine}: another engine may want another.")
     _check_method(choice, said.label, said.method)

@@ -123,10 +123,10 @@ class Gate:
     def __init__(self, folder: Path, measured: Made) -> None:
         self._folder, self._made = folder, measured
         first = dataclasses.replace(measured.outcome, rows=list(measured.sound[:8]))
-        self._template = document(first, measured.target, [measured.draft], {}, source="pool", beside=folder)
+        catalog = load_catalog(None)
+        self._template = document(first, measured.target, [measured.draft], {}, catalog, source="pool", beside=folder)
         self._pair = PairRow(name="demo", target="target", draft="draft", evidence="probe.json")
         self._policy = PolicyFile(baseline="baseline.json", defaults=Policy(), pair=[self._pair])
-        catalog = load_catalog(None)
         models = {"target": measured.target, "draft": measured.draft}
 
         def find(name: str, revision: str | None) -> ModelProfile:
@@ -170,7 +170,7 @@ class Gate:
         # What needs no draft plays no part here, and takes most of the time.
         whole = self._template.model_copy(
             update={
-                "drafts": [draft_record(measured, found, None)],
+                "drafts": [draft_record(measured, found, None, "")],
                 "draft_free": [],
                 "trace": TraceRecord(path=trace.name, sha256=sha256(trace)),
             }

@@ -59,6 +59,7 @@ def test_every_recipe_is_followed_here() -> None:
         "A head",
         "A device",
         "An engine",
+        "A known issue",
         "A rule",
         "A measurement",
         "A tokenizer",
@@ -155,6 +156,24 @@ def test_a_wrong_start_line_is_said(rows: Path, wrong: str, message: str) -> Non
     answer = run("catalog", "validate", str(rows))
     assert answer.exit_code == 2
     assert message in answer.stdout
+
+
+@pytest.mark.parametrize(("version", "known"), [("", True), ("@0.29.0", False), ("@0.33.0", False)])
+def test_a_known_issue(rows: Path, tmp_path: Path, version: str, known: bool) -> None:
+    write(rows, "known_issues.toml", block("A known issue"))
+    own, advice = ("--catalog", str(rows)), str(tmp_path / "advice.json")
+    asked = ("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", "--engine", f"vllm{version}", *own)
+    said = "with this target text is garbled in graph mode: start with --enforce-eager. Mended in 0.33.0."
+    run(*asked, "--json", "-o", advice)
+    for text in (
+        run(*asked).stdout,
+        run("report", advice, "--format", "markdown").stdout,
+        run("report", advice, "--format", "html").stdout,
+        run("launch", advice, "-d", "Qwen/Qwen3-0.6B", "-k", "3", *own).stderr,
+    ):
+        assert (said[1:] in text) is known
+    listed = run("catalog", "list", "--kind", "issues", *own).stdout
+    assert "vllm-acme-garbled" in listed
 
 
 @pytest.fixture

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from draftpick import __version__, intervals, probe_file
+from draftpick.candidates import given_model
+from draftpick.catalog import Catalog
+from draftpick.choices import ASCEND_PREFERENCE
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
+from draftpick.pair import Pair, Setting
 from draftpick.probe import result
 from draftpick.probe.outcome import Costs, Outcome
 from draftpick.probe.prompts import digest
@@ -18,6 +22,7 @@ from draftpick.probe.result import Measured
 from draftpick.probe.timing import Passes
 from draftpick.probe.trace import as_trace
 from draftpick.replay import Replayed
+from draftpick.rules.known_issues import matching
 from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes
 
 
@@ -26,6 +31,7 @@ def document(
     target: ModelProfile,
     drafts: Sequence[ModelProfile],
     relations: Mapping[str, Relation | None],
+    catalog: Catalog,
     *,
     source: str,
     beside: Path | None,
@@ -36,6 +42,7 @@ def document(
     plans = [_plan(outcome, one) for one in found]
     said, best, unsteady = _decide(outcome, found, plans)
     lookups = _draft_free(outcome, found)
+    suspects = {draft.id: _suspect(outcome, target, draft, relations.get(draft.id), catalog) for draft in drafts}
     return probe_file.ProbeFile(
         schema_version="1",
         kind="probe",
@@ -58,7 +65,7 @@ def document(
         num_tokens=sum(len(row.tokens) for row in outcome.rows),
         stopped_by=outcome.stopped_by,
         decision=_with_lookups(_decision(outcome, said, found, plans, best, unsteady), lookups),
-        drafts=[draft_record(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
+        drafts=[draft_record(outcome, one, plan, suspects[one.draft]) for one, plan in zip(found, plans, strict=True)],
         comparisons=_comparisons(outcome, found, plans),
         draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
@@ -187,8 +194,11 @@ def _device_name(outcome: Outcome) -> str:
 # ---------------------------------------------------------------------- a draft
 
 
-def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
-    """What was found of one draft at one temperature, with the plan for the costs at hand."""
+def draft_record(outcome: Outcome, found: Measured, plan: Plan | None, suspect: str) -> probe_file.DraftRecord:
+    """What was found of one draft at one temperature, with the plan for the costs at hand.
+
+    `suspect` is whose fault it may be where next to nothing was accepted.
+    """
     longest = found.by_k.get(found.k_max)
     costs = outcome.costs.get(found.draft)
     served = outcome.served_costs.get(found.draft)
@@ -213,11 +223,27 @@ def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_
         num_prompts=found.trace.num_prompts,
         num_tokens=found.trace.num_tokens,
         stopped_by=outcome.stopped_by,
-        doubts=result.doubts(found) + timing_doubts,
+        doubts=result.doubts(found, suspect) + timing_doubts,
         timing_doubts=timing_doubts,
         costs=_costs(outcome, found.draft),
         plan=_plan_record(plan),
     )
+
+
+def _suspect(
+    outcome: Outcome, target: ModelProfile, draft: ModelProfile, relation: Relation | None, catalog: Catalog
+) -> str:
+    """What is known of the engine and device of this probe, where next to nothing was accepted; empty: nothing."""
+    engine = catalog.engine(outcome.request.engine)
+    temperature = outcome.request.samplings[0].temperature
+    pair = Pair(target, given_model(draft), Setting(engine=engine, temperature=temperature), relation)
+    issues = [
+        issue for issue in matching(catalog.issues_of(engine.key), pair, engine) if issue.kind == "zero_acceptance"
+    ]
+    said = [f"known of {engine.name}: {issue.sentence} ({issue.source})" for issue in issues]
+    if engine.key in ASCEND_PREFERENCE or outcome.place.id.startswith("npu"):
+        said.insert(0, "on Ascend NPUs it was mostly the engine's, in one version or graph mode, and not the draft's")
+    return "; ".join(said)
 
 
 def _k(one: Replayed, plan: Plan | None, level: float) -> probe_file.KRecord:

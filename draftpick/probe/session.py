@@ -63,7 +63,7 @@ def probe(
     outcome = running.run()
     if not outcome.rows:
         raise CannotProbe("nothing was measured before the run ended", "give it more time")
-    found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
+    found = document(outcome, target, drafts, relations, catalog, source=prompts_from, beside=beside)
     if outcome.interrupted:
         return Done(found, True)
     try:
@@ -126,7 +126,7 @@ def served(
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     outcome = ServedProbe(asked, place, servers[0], by_id, say).run()
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
-    found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
+    found = document(outcome, target, drafts, relations, catalog, source=prompts_from, beside=beside)
     return Done(found, outcome.interrupted)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from draftpick.advice_file import AdviceFile, CandidateRecord, FindingRecord, GainRecord, KRecord, MemoryRecord
+from draftpick.advice_file import (
+    AdviceFile,
+    CandidateRecord,
+    FindingRecord,
+    GainRecord,
+    KnownIssueRecord,
+    KRecord,
+    MemoryRecord,
+)
 from draftpick.pair import MEASURED
 from draftpick.report.blocks import (
     Block,
@@ -38,6 +46,7 @@ def blocks_of(advice: AdviceFile, *, explain: bool = False, everything: bool = F
         [Section("Decision", [*_decision(advice, best)])],
         _ranking(advice, shown) if advice.command != "check" else (),
         _against(best),
+        _issues(shown, best),
         _gains(advice, shown, best),
         _policies(advice),
         _schedule(best),
@@ -413,6 +422,23 @@ def _against(best: CandidateRecord | None) -> Iterable[Section]:
     against = [one for one in _sorted(best.findings) if one.outcome in _AGAINST] if best is not None else []
     if best is not None and against:
         yield Section(f"What speaks against {name_of(best)}", [_findings_table(against)])
+
+
+def _issues(shown: Sequence[CandidateRecord], best: CandidateRecord | None) -> Iterable[Section]:
+    """What others met with the drafts shown, in the engine they are shown for: one row a trouble."""
+    having: dict[str, list[CandidateRecord]] = {}
+    known: dict[str, KnownIssueRecord] = {}
+    for one in [*([best] if best is not None else []), *(one for one in shown if one is not best)]:
+        for issue in one.known_issues:
+            known.setdefault(issue.key, issue)
+            having.setdefault(issue.key, []).append(one)
+    rows = [
+        (", ".join(map(name_of, having[key])), issue.engine, issue.kind.replace("_", " "), issue.sentence, issue.source)
+        for key, issue in known.items()
+    ]
+    if rows:
+        header = ("draft", "engine", "kind", "what others met, and what to do", "report")
+        yield Section("Known troubles", [Table(header, rows)])
 
 
 def _findings(best: CandidateRecord | None) -> Iterable[Section]:
