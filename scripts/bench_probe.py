@@ -221,18 +221,18 @@ def _difference(probe: Probe, row: Row, run: timing.Run, k: int, expected: int) 
     pairs = zip(run.tokens, row.tokens, strict=False)
     place = next((place for place, (one, other) in enumerate(pairs) if one != other), None)
     if place is not None and row.gap is not None:
-        alone = _gaps(probe.target, row)[place]
+        alone = logit_gaps(probe.target, row)[place]
         return (
             f"{said}; the texts part at token {place + 1}: the target's two best logits lie {row.gap[place]:.2g} "
             f"apart ({alone:.2g} in a pass of the whole text)"
         )
     if place is None and len(run.tokens) != len(row.tokens):
         return f"{said}; {len(run.tokens)} tokens, {len(row.tokens)} in the trace"
-    gaps = _gaps(probe.drafts[0], row)
+    gaps = logit_gaps(probe.drafts[0], row)
     return f"{said}; the same text; the draft's two best logits lie {min(gaps):.2g} apart at the nearest"
 
 
-def _gaps(model: LocalModel, row: Row) -> list[float]:
+def logit_gaps(model: LocalModel, row: Row) -> list[float]:
     """First choice's logit over the second's at each token, in one pass of the whole text."""
     import torch
 

@@ -162,16 +162,7 @@ def start(catalog: Catalog, engine: str, tools: Path, port: int) -> int:
 
 def answers(url: str, server: subprocess.Popen[bytes], target: str) -> tuple[str, str]:
     """A greedy answer of a server, and its counters of speculation where it has them."""
-    for _ in range(300):
-        if server.poll() is not None:
-            raise OSError(f"it ended with {server.returncode}")
-        try:
-            urllib.request.urlopen(f"{url}/health", timeout=2).close()
-            break
-        except OSError:
-            time.sleep(2)
-    else:
-        raise TimeoutError("it was not ready after ten minutes")
+    until_ready(url, server)
     question = {"model": target, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
     asked = urllib.request.Request(
         f"{url}/v1/completions", json.dumps(question).encode(), {"Content-Type": "application/json"}
@@ -186,6 +177,19 @@ def answers(url: str, server: subprocess.Popen[bytes], target: str) -> tuple[str
     except OSError:
         lines = []
     return text, "".join(f", {line.split('{')[0]} {line.split()[-1]}" for line in lines if "_total" in line)
+
+
+def until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server answers. Raises OSError where it ends before, TimeoutError after ten minutes."""
+    for _ in range(300):
+        if server.poll() is not None:
+            raise OSError(f"it ended with {server.returncode}")
+        try:
+            urllib.request.urlopen(f"{url}/health", timeout=2).close()
+            return
+        except OSError:
+            time.sleep(2)
+    raise TimeoutError("it was not ready after ten minutes")
 
 
 def models(folder: Path) -> dict[str, str]:

@@ -274,6 +274,23 @@ def test_a_draft_that_answers_otherwise(tmp_path: Path, target: Server, change: 
     assert said in answer.stderr, answer.stderr
 
 
+def test_a_draft_that_ties_takes_its_own_choice(tmp_path: Path, local: Path, target: Server) -> None:
+    """In half precision the emitted token often lies exactly as high as the draft's choice, and stands first."""
+
+    def tied(found: Any, asked: dict[str, Any]) -> Any:
+        for column in found["choices"][0].get("prompt_logprobs", [None])[1:]:
+            highest = max(one["logprob"] for one in column.values())
+            for one in column.values():
+                one["logprob"] = highest
+        return found
+
+    with serving(DRAFT, hook=hooked("/v1/completions", tied)) as draft:
+        assert probe(tmp_path, target, draft).exit_code == 0
+    here, there = rows(tmp_path / "probe.trace.jsonl"), rows(local / "probe.trace.jsonl")
+    for key, row in here.items():
+        assert row.drafts[str(PAIR / "draft")].top == there[key].drafts[str(PAIR / "draft")].top
+
+
 def test_one_bad_answer_loses_one_prompt(tmp_path: Path, target: Server) -> None:
     seen = []
 

@@ -170,7 +170,9 @@ def _vllm_reading(choice: Mapping[str, Any], whole: Sequence[int], start: int) -
     found = Reading([], [], [], [])
     for token, column in zip(whole[start:], columns[start:], strict=True):
         own = column[str(token)]
-        top = max(column, key=lambda name: _log(column[name]["logprob"]))
+        # The column holds the emitted token and the first choice. In half precision both may lie as high: another token
+        # stands there only where it was chosen.
+        top = max(column, key=lambda name: (_log(column[name]["logprob"]), name != str(token)))
         _add(found, int(top), _log(column[top]["logprob"]), _log(own["logprob"]), own.get("decoded_token"))
     return found
 
