@@ -40,7 +40,7 @@ STAGES = [
     {"probe.timing", "probe.result", "probe.weights", "probe.render", "probe.server"},
     {"probe.checks"},
     {"probe.outcome"},
-    {"probe.run"},
+    {"probe.run", "probe.served_times"},
     {"probe.served", "probe.document", "probe.translated"},
     {"probe.session"},
     {"probe.command", "probe"},

@@ -303,10 +303,10 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
     request = outcome.request
     for sampling in request.samplings:
         drafts = [one.draft for one in found if one.temperature == sampling.temperature]
-        priced = outcome.priced(drafts[0]) if drafts else None
+        parts = outcome.parts(drafts[0]) if drafts else None
         first = result.first_position(request.engine)
         trace = as_trace(outcome.rows, None, sampling.temperature, first=first, eos_ids=outcome.eos_ids)
-        for rows in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+        for rows in result.looked_up(trace, parts, request.k_max):
             row = result.best_lookup(rows)
             assert row.length is not None, "rows without a length were left out"
             records.append(
@@ -377,7 +377,8 @@ def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
                 num_seqs=batch,
                 context=step.context,
                 spread=step.spread,
-                **_times(step.times),
+                whole_steps=served.whole_steps,
+                **_times(step.times, served.whole_steps),
             )
             for batch, step in served.steps.items()
         ]
@@ -414,14 +415,15 @@ def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_fil
     )
 
 
-def _times(times: StepTimes) -> dict[str, Any]:
+def _times(times: StepTimes, whole_steps: bool = False) -> dict[str, Any]:
+    added = (times.step(times.most_tokens) - times.target) / times.most_tokens
     return {
         "target_ms": times.target * 1e3,
         "draft_first_ms": times.draft_first * 1e3,
         "draft_ms": times.draft * 1e3,
         "verify_ms": [value * 1e3 for value in times.verify],
         "overhead_ms": times.overhead * 1e3,
-        "c": times.draft / times.target,
+        "c": (added if whole_steps else times.draft) / times.target,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from draftpick.probe.device import CannotProbe, Place
 from draftpick.probe.document import document
 from draftpick.probe.outcome import ModelFiles, Request
 from draftpick.probe.run import Probe
+from draftpick.probe.server import Server, connect
 
 
 class Done(NamedTuple):
@@ -89,6 +90,8 @@ class Addresses(NamedTuple):
     engine: str | None
     device: str | None
     """As the catalogue has it; None: nobody said."""
+    speculating: Mapping[int, str] = {}
+    """Servers of the target with the only draft, by tokens drafted per step."""
 
 
 def served(
@@ -106,10 +109,10 @@ def served(
     Raises CannotProbe and UsageError with what to do.
     """
     from draftpick.probe.served import ServedProbe
-    from draftpick.probe.server import connect
+    from draftpick.probe.served_times import Servers
 
     say("asking the servers what they have")
-    width, urls = request["batch_size"], (addresses.target, *addresses.drafts)
+    width, urls = _width(request), (addresses.target, *addresses.drafts)
     names = [*addresses.names, *[None] * (len(urls) - len(addresses.names))]
     servers = [
         connect(url, name=addresses.model if place == 0 else None, called=name, engine=addresses.engine, width=width)
@@ -124,10 +127,30 @@ def served(
     host = f"behind {servers[0].client.address}"
     place = Place("served", f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
-    outcome = ServedProbe(asked, place, servers[0], by_id, say).run()
+    whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
+    outcome = ServedProbe(asked, place, whole, say).run()
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
     found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
     return Done(found, outcome.interrupted)
+
+
+def _width(request: Mapping[str, Any]) -> int:
+    """Connections to one server: as many as answers at once, where a pass over many positions is timed as well."""
+    several: int = max(request["timed_batches"]) * (request["k_max"] + 1)
+    return max(int(request["batch_size"]), several)
+
+
+def speculating(urls: Mapping[int, str], target: Server, width: int) -> dict[int, Server]:
+    """The servers of `--speculating-url`. Raises UsageError for one that has another model."""
+    found = {k: connect(url, name=None, called=target.about.name, engine=None, width=width) for k, url in urls.items()}
+    for server in found.values():
+        if target.about.name != server.about.name and target.about.root != server.about.root:
+            raise UsageError(
+                f"{server.client.address} serves {server.about.name[:80]}, and {target.client.address} "
+                f"{target.about.name[:80]}",
+                "name servers of one target",
+            )
+    return found
 
 
 def _known(name: str, resolve: Callable[[str], ModelProfile]) -> ModelProfile:
