@@ -201,11 +201,12 @@ PROBE_TABLE: tuple[Choice, ...] = (
     Choice("stream-most-rounds", 25, "beyond, only a machine that is busy with something else is still unsure"),
     Choice("stream-precision", 0.02, "half-width of ln(step time) that moves no decision: less than plan.within"),
     Choice("stream-seconds", 120, "for all servers of a probe: no more rounds than the least are begun after them"),
-    Choice("stream-least", 8, "steps of each answer while all of them run: with fewer, the server kept some waiting"),
-    Choice("stream-lump", 0.1, "of the mean time between parts: nearer ones left the server as one"),
+    Choice("stream-least", 8, "steps of each answer that are seen while all run: with fewer, the ends weigh as much"),
+    Choice("stream-lump", 0.1, "of the mean time between parts: nearer ones came as one"),
     Choice(
         "stream-merged", 0.05, "share of parts with more tokens than a step can write: steps cannot be told any more"
     ),
+    Choice("start-seconds", 1800, "for a server to come up: hundreds of GB of weights are read, and graphs captured"),
     Choice("stream-unsteady", 0.10, "half-width of ln(step time): as large as a small gain"),
     Choice("own-steps", 0.10, "between a server's own tokens per step and those replayed: twice a gain that counts"),
     Choice("own-log-probs", 0.1, "nats between a token as it is written and as it is read: kernels differ by less"),

@@ -11,7 +11,7 @@ from draftpick.choices import COSTS
 from draftpick.cost import Costs
 from draftpick.errors import DraftpickError
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import DRAFT_FREE, Device, Setting
+from draftpick.pair import BEHIND, DRAFT_FREE, Device, Setting
 from draftpick.speedup import Interval, StepTimes, rescaled
 
 if TYPE_CHECKING:
@@ -195,6 +195,7 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
         Interval(row.mean_acceptance_length, row.mean_acceptance_length_low, row.mean_acceptance_length_high, level)
         for row in sorted(one.by_k, key=lambda row: row.k)
     ]
+    where = f"{probe.dtype} on {probe.device.id}" if probe.device.id != BEHIND else probe.device.name
     if lengths and one.by_k[0].k != 0:
         lengths.insert(0, Interval(1.0, 1.0, 1.0, level))
     return Evidence(
@@ -218,7 +219,7 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
         num_prompts=one.num_prompts,
         source=(
             f"measured on {one.num_prompts} prompts ({probe.prompts.get('source', '?')}), {one.num_tokens:,} tokens, "
-            f"{probe.dtype} on {probe.device.id}; {one.proposal}"
+            f"{where}; {one.proposal}"
         ),
         doubts=(*probe.doubts, *one.doubts),
         suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),

@@ -280,7 +280,12 @@ def _budget(options: Mapping[str, Any], available: int) -> Budget:
 def _given_times(costs: str) -> StepTimes | None:
     if costs in ("measured", "roofline"):
         return None
-    found = read_costs(Path(costs))
+    return times_in(Path(costs))
+
+
+def times_in(path: Path) -> StepTimes:
+    """Times of a step in a JSON file, in seconds. Raises InvalidFile and UsageError."""
+    found = read_costs(path)
     first = found.draft_first_ms if found.draft_first_ms is not None else found.draft_ms
     verify = tuple(value / 1e3 for value in found.verify_ms)
     return checked_times(StepTimes(verify[0], first / 1e3, found.draft_ms / 1e3, verify, found.overhead_ms / 1e3))

@@ -11,8 +11,9 @@ from typing import Any
 from draftpick import __version__, intervals, probe_file
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
+from draftpick.pair import BEHIND
 from draftpick.probe import result
-from draftpick.probe.outcome import Costs, Outcome
+from draftpick.probe.outcome import Costs, Outcome, ServedCosts
 from draftpick.probe.prompts import digest
 from draftpick.probe.result import Measured
 from draftpick.probe.timing import Passes
@@ -112,7 +113,7 @@ def _decision(
         f"{row.speedup:.2f}× the plain decoding speed ({one.level:.0%} interval {row.low:.2f} to {row.high:.2f}) was "
         f"measured on {outcome.num_prompts} prompts"
     ).replace("%", " %")
-    where = f"in {_software_name(outcome)} on {_device_name(outcome)}"
+    where = _where(outcome)
     if said.action == "speculate":
         sentence = f"Use {one.draft} in front of {target} {where} with num_spec_tokens = {row.k}: {gain}."
     elif said.action == "undecided":
@@ -155,7 +156,7 @@ def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], p
         row, one = max(known, key=lambda pair: pair[0].speedup)
         gain = f"{row.speedup:.2f}× ({row.low:.2f} to {row.high:.2f}) at num_spec_tokens = {row.k}"
         return (
-            f"Do not speculate with {target} in {_software_name(outcome)} on {_device_name(outcome)}: {one.draft}, the "
+            f"Do not speculate with {target} {_where(outcome)}: {one.draft}, the "
             f"best that was measured, gives {gain} on {outcome.num_prompts} prompts."
         )
     rates = ", ".join(f"{one.draft} {one.rate.value:.3f}" for one in found)
@@ -180,8 +181,12 @@ def _software_name(outcome: Outcome) -> str:
     return engine if engine == "transformers" else f"transformers (drafting as {engine} does)"
 
 
-def _device_name(outcome: Outcome) -> str:
-    return outcome.place.id
+def _where(outcome: Outcome) -> str:
+    place = outcome.place
+    if place.id != BEHIND:
+        return f"in {_software_name(outcome)} on {place.id}"
+    on = f" on {place.tool_name}" if place.tool_name is not None else ""
+    return f"in {_software_name(outcome)}{on}"
 
 
 # ---------------------------------------------------------------------- a draft
@@ -368,24 +373,34 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
 def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
     given = outcome.request.given_times
     if given is not None:
-        return [probe_file.CostRecord(source="given", software="given", **_times(given))]
+        return [given_costs(given)]
     if (served := outcome.served_costs.get(draft)) is not None:
-        return [
-            probe_file.CostRecord(
-                source="served",
-                software=served.software,
-                num_seqs=batch,
-                context=step.context,
-                spread=step.spread,
-                whole_steps=served.whole_steps,
-                **_times(step.times, served.whole_steps),
-            )
-            for batch, step in served.steps.items()
-        ]
+        return served_costs(served)
     found = outcome.costs.get(draft)
     if found is None:
         return []
     return [_measured_costs(outcome, found, passes) for passes in found.passes]
+
+
+def served_costs(served: ServedCosts) -> list[probe_file.CostRecord]:
+    """Costs of running servers, a record for each number of sequences at once."""
+    return [
+        probe_file.CostRecord(
+            source="served",
+            software=served.software,
+            num_seqs=batch,
+            context=step.context,
+            spread=step.spread,
+            whole_steps=served.whole_steps,
+            **_times(step.times, served.whole_steps),
+        )
+        for batch, step in served.steps.items()
+    ]
+
+
+def given_costs(times: StepTimes, num_seqs: int = 1) -> probe_file.CostRecord:
+    """Costs that somebody measured elsewhere, for as many sequences at once as they say."""
+    return probe_file.CostRecord(source="given", software="given", num_seqs=num_seqs, **_times(times))
 
 
 def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_file.CostRecord:

@@ -87,13 +87,14 @@ def round_of(streams: Sequence[Stream], k: int) -> Round | None:
         return None
     found = [step for own in steps for step in own]
     seconds = sum(gap for gap, _ in found)
-    near = sum(gap < PROBE["stream-lump"] * seconds / len(found) for gap, _ in found)
+    # What comes a few at a time makes only the ends unsure.
+    apart = sum(gap > PROBE["stream-lump"] * seconds / len(found) for gap, _ in found)
     return Round(
         seconds,
         len(found),
         sum(number for _, number in found),
         sum(number > k + 1 for _, number in found),
-        lumps=near > len(found) / 2,
+        lumps=apart < PROBE["stream-least"] * len(streams),
     )
 
 
@@ -312,20 +313,33 @@ def price(
     """
     jobs = list(dict.fromkeys(job for batch in batches for job in _jobs(servers, batch, k_max)))
     found = dict(zip(jobs, watch(jobs, rows, sampling, say), strict=True))
-    context = round(statistics.mean(len(row.prompt_ids) for row in rows) + PROBE["stream-tokens"] / 2)
     costs = {}
     for draft in drafts:
-        steps, doubts = {}, {}
+        steps: dict[int, ServedStep] = {}
+        doubts: dict[str, None] = {}
         for batch in batches:
             priced = _step(servers, draft, batch, k_max, found)
             if priced is not None:
-                steps[batch] = ServedStep(priced[0], priced[1], context)
-                doubts.update(dict.fromkeys(_doubts(servers, draft, batch, k_max, found)))
-        if steps:
+                steps[batch] = ServedStep(*priced, context_of(rows))
+                doubts |= dict.fromkeys(_doubts(servers, draft, batch, k_max, found))
+        if min(batches) in steps:
             costs[draft] = ServedCosts(_software(servers), steps, list(doubts), whole_steps=bool(servers.speculating))
-    refused = [batch for batch in batches if not all(batch in one.steps for one in costs.values())]
+    refused = [
+        batch for batch in batches if not all(draft in costs and batch in costs[draft].steps for draft in drafts)
+    ]
     own = {job.k: one for job, one in found.items() if job.k and one is not None and job.num_seqs == min(batches)}
-    return Prices(costs, own, refused if costs else list(batches))
+    return Prices(costs, own, refused)
+
+
+def context_of(rows: Sequence[Row]) -> int:
+    """Tokens before a timed step, in the middle of an answer."""
+    return round(statistics.mean(len(row.prompt_ids) for row in rows) + PROBE["stream-tokens"] / 2)
+
+
+def whole(plain: Timed, steps: Mapping[int, Timed], k_max: int) -> tuple[StepTimes, float]:
+    """Steps that were timed whole, and the half-width of ln(step / plain step) at 95 %."""
+    times = from_steps(plain.seconds, {k: one.seconds for k, one in steps.items()}, k_max)
+    return times, math.hypot(plain.spread, max(one.spread for one in steps.values()))
 
 
 def _jobs(servers: Servers, batch: int, k_max: int) -> list[Job]:
@@ -346,21 +360,15 @@ def _step(servers: Servers, draft: str, batch: int, k_max: int, found: Found) ->
     if plain is None:
         return None
     if servers.speculating:
-        known = {k: one for k, one in _whole(servers, batch, found).items() if one is not None}
-        if len(known) < len(servers.speculating):
-            return None
-        times = from_steps(plain.seconds, {k: one.seconds for k, one in known.items()}, k_max)
-        return times, math.hypot(plain.spread, max(one.spread for one in known.values()))
+        steps = {k: found[Job(server, batch, k)] for k, server in servers.speculating.items()}
+        known = {k: one for k, one in steps.items() if one is not None}
+        return whole(plain, known, k_max) if len(known) == len(steps) else None
     own = found[Job(servers.drafts[draft], batch)]
     passes = _passes(servers, batch, k_max, found)
     if own is None or len(passes) < 2:
         return None
     times = from_passes({positions: one.seconds for positions, one in passes.items()}, own.seconds)
     return times, math.hypot(plain.spread, own.spread, max(one.spread for one in passes.values()))
-
-
-def _whole(servers: Servers, batch: int, found: Found) -> dict[int, Timed | None]:
-    return {k: found[Job(server, batch, k)] for k, server in servers.speculating.items()}
 
 
 def _passes(servers: Servers, batch: int, k_max: int, found: Found) -> dict[int, Timed]:
@@ -385,13 +393,7 @@ def _doubts(servers: Servers, draft: str, batch: int, k_max: int, found: Found) 
     said = []
     jobs = [job for job in _jobs(servers, batch, k_max) if job.server not in _others(servers, draft)]
     known = [(job, one) for job in jobs if (one := found[job]) is not None]
-    widest = max(one.spread for _, one in known)
-    if widest > PROBE["stream-unsteady"]:
-        said.append(
-            f"unsteady steps with {batch} at once: known to ±{widest:.0%}; is something else running there?".replace(
-                "%", " %"
-            )
-        )
+    said += unsteady(batch, [one for _, one in known])
     for job, one in known:
         if one.merged > PROBE["stream-merged"]:
             said.append(_merged(job, one))
@@ -402,6 +404,15 @@ def _doubts(servers: Servers, draft: str, batch: int, k_max: int, found: Found) 
             f"{reach} drafted tokens"
         )
     return said
+
+
+def unsteady(batch: int, steps: Sequence[Timed]) -> list[str]:
+    """What is to be said of timings that lie far apart; nothing where they do not."""
+    widest = max(one.spread for one in steps)
+    if widest <= PROBE["stream-unsteady"]:
+        return []
+    known = f"{widest:.0%}".replace("%", " %")
+    return [f"unsteady steps with {batch} at once: known to ±{known}; is something else running there?"]
 
 
 def _others(servers: Servers, draft: str) -> list[Server]:

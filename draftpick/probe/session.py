@@ -13,6 +13,7 @@ from draftpick.catalog import Catalog
 from draftpick.errors import DraftpickError, UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
+from draftpick.pair import BEHIND
 from draftpick.probe import translated, weights
 from draftpick.probe.device import CannotProbe, Place
 from draftpick.probe.document import document
@@ -125,7 +126,7 @@ def served(
     files = [ModelFiles(model.id, None, server.about.identity) for model, server in models]
     asked = Request(files[0], files[1:], **{**request, "engine": request["engine"] or servers[0].about.engine})
     host = f"behind {servers[0].client.address}"
-    place = Place("served", f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
+    place = Place(BEHIND, f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
     outcome = ServedProbe(asked, place, whole, say).run()

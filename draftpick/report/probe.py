@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from draftpick.pair import BEHIND
 from draftpick.probe_file import (
     CheckRecord,
     CostRecord,
@@ -216,17 +217,24 @@ def _costs(costs: CostRecord) -> str:
     context = f" at a context of {costs.context} tokens" if costs.context is not None else ""
     return (
         f"Costs are those of {costs.software}, {costs.num_seqs} at once{context}: a plain token takes "
-        f"{costs.target_ms:.3g} ms, a drafted one {costs.draft_ms:.3g} ms, a step beyond its passes "
-        f"{costs.overhead_ms:.3g} ms{checked}. Another engine's are others: `draftpick plan` predicts them."
+        f"{costs.target_ms:.3g} ms, {_of_a_step(costs)}{checked}. Another engine's are others: `draftpick plan` "
+        "predicts them."
     )
+
+
+def _of_a_step(costs: CostRecord) -> str:
+    if costs.whole_steps:
+        return ", ".join(f"a step that drafts {k} {ms:.3g} ms" for k, ms in enumerate(costs.verify_ms) if k)
+    return f"a drafted one {costs.draft_ms:.3g} ms, a step beyond its passes {costs.overhead_ms:.3g} ms"
 
 
 def _provenance(probe: ProbeFile) -> str:
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in probe.seconds.items() if value >= 0.05)
     tokens = f"{probe.num_prompts} prompts ({probe.prompts.get('source', '?')}), {probe.num_tokens:,} tokens"
-    torch = probe.software.get("torch", "?")
+    where = f"{probe.dtype} on {probe.device.id}, torch {probe.software.get('torch', '?')}"
+    where = where if probe.device.id != BEHIND else probe.device.name
     trace = f"; trace in {probe.trace.path}" if probe.trace is not None else ""
-    return f"{tokens}, {probe.dtype} on {probe.device.id}, torch {torch}; {seconds}{trace}."
+    return f"{tokens}, {where}; {seconds}{trace}."
 
 
 def _interval(value: IntervalRecord) -> str:
