@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from draftpick.gate_file import GateFile
     from draftpick.models.profile import ModelProfile
     from draftpick.probe_file import ProbeFile
+    from draftpick.responses import Log
     from draftpick.scrape import Scrape
 
 
@@ -594,6 +595,14 @@ def observe(
             help="Look twice, and count what came in between; by default all since the server started.",
         ),
     ] = None,
+    responses: Annotated[
+        Path | None,
+        typer.Option(
+            "--responses",
+            help="Responses of vLLM with its per-request metrics, as JSON Lines, for intervals over requests.",
+            show_default=False,
+        ),
+    ] = None,
     draft_cost: DraftCost = None,
     verify_cost: VerifyCost = 1.0,
     overhead: Overhead = 0.0,
@@ -607,8 +616,11 @@ def observe(
 ) -> None:
     """Read a running server's counters: what its speculation does, and which num_spec_tokens it should use."""
     options = _options(dict(locals()))
-    if (url is None) == (not file):
-        raise UsageError("name a server or files of its metrics", "draftpick observe http://localhost:8000")
+    if [url is not None, bool(file), responses is not None].count(True) != 1:
+        raise UsageError(
+            "name a server or files of its metrics, or a log of its responses",
+            "draftpick observe http://localhost:8000",
+        )
     from draftpick import observe as observing
     from draftpick.report import saved
 
@@ -619,8 +631,11 @@ def observe(
         from draftpick.probe_file import read_costs
 
         priced = observing.costs_from_file(read_costs(costs), str(costs))
-    scrapes = _saved_scrapes(file, interval) if file else _scrapes(str(url), interval)
-    found = observing.observe(scrapes, priced)
+    if responses is not None:
+        found = observing.observe_responses(_response_log(responses, interval), priced)
+    else:
+        scrapes = _saved_scrapes(file, interval) if file else _scrapes(str(url), interval)
+        found = observing.observe(scrapes, priced)
     wanted = _format(options)
     if wanted is Format.table:
         from draftpick.report import observe as report
@@ -630,6 +645,14 @@ def observe(
         text = saved.write(found, wanted.value)
     console.write(text, output)
     raise typer.Exit(0 if exit_zero else found.exit_code)
+
+
+def _response_log(path: Path, interval: float | None) -> "Log":
+    from draftpick.responses import read
+
+    if interval is not None:
+        raise UsageError("--interval and responses were both given", "--interval is for a server")
+    return read(path)
 
 
 def _saved_scrapes(files: list[Path], interval: float | None) -> "list[Scrape]":

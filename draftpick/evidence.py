@@ -11,13 +11,15 @@ from draftpick.choices import COSTS
 from draftpick.cost import Costs
 from draftpick.errors import DraftpickError
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import BEHIND, DRAFT_FREE, Device, Setting
+from draftpick.pair import DRAFT_FREE, Device, Setting
 from draftpick.speedup import Interval, StepTimes, rescaled
 
 if TYPE_CHECKING:
     from draftpick.probe_file import CostRecord, DraftRecord, IntervalRecord, LookupRecord, ProbeFile
 
 PREDICTED_LEVEL = 0.80
+UNLISTED = "measured"
+"""The vendor of a device that the catalogue lacks."""
 _LOOKUPS = {"ngram": "ngram of transformers"}
 """Methods without a draft of which transformers has a variant of its own, and how a probe names that."""
 
@@ -52,6 +54,8 @@ class Evidence(NamedTuple):
     source: str
     doubts: tuple[str, ...] = ()
     """What makes the figures unsure, in words."""
+    served: bool = False
+    """Whether servers were asked: their engine and, where it was named, their device are where the pair runs."""
     suspect: str = ""
     """A self-check that failed: then nothing is decided by these figures."""
     whole_steps: bool = False
@@ -146,7 +150,7 @@ def device_of(probe: ProbeFile, catalog: Catalog) -> Device:
 
 
 def _unlisted(probe: ProbeFile) -> Device:
-    return Device(probe.device.id, probe.device.name, "measured")
+    return Device(probe.device.id, probe.device.name, UNLISTED)
 
 
 def _looked_up(base: Evidence, rows: Mapping[str, LookupRecord], method: str) -> Evidence:
@@ -195,7 +199,8 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
         Interval(row.mean_acceptance_length, row.mean_acceptance_length_low, row.mean_acceptance_length_high, level)
         for row in sorted(one.by_k, key=lambda row: row.k)
     ]
-    where = f"{probe.dtype} on {probe.device.id}" if probe.device.id != BEHIND else probe.device.name
+    served = probe.decision.evidence == "served"
+    where = probe.where if served else f"{probe.dtype} on {probe.device.id}"
     if lengths and one.by_k[0].k != 0:
         lengths.insert(0, Interval(1.0, 1.0, 1.0, level))
     return Evidence(
@@ -222,6 +227,7 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
             f"{where}; {one.proposal}"
         ),
         doubts=(*probe.doubts, *one.doubts),
+        served=served,
         suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),
     )
 

@@ -226,7 +226,7 @@ class _Exchange:
         self._connection: _Http | None = None
         self._socket: socket.socket | None = None
         self._is_cut = self._is_over = False
-        threading.Thread(target=self._run, daemon=True).start()
+        threading.Thread(target=self._run, name="draftpick asks", daemon=True).start()
 
     def next(self, within: float = math.inf) -> _Head | _Piece | _End:
         """What comes next: the head, pieces, the end. Raises NoAnswer."""
@@ -312,7 +312,7 @@ class _Exchange:
         if is_fine and encoding != "identity":
             raise _Compressed(encoding)
         if is_fine and length.isdecimal() and (len(length) > 18 or int(length) > self._most_bytes):
-            raise _TooLarge
+            raise _TooLarge(self._most_bytes >> 20)
         self._events.put(_Head(response.status, response.headers))
         if encoding != "identity":
             return
@@ -320,7 +320,7 @@ class _Exchange:
         while data := response.read1(_PIECE):
             left -= len(data)
             if left < 0 and is_fine:
-                raise _TooLarge
+                raise _TooLarge(self._most_bytes >> 20)
             if left < 0:
                 return
             self._events.put(_Piece(time.perf_counter(), data))
@@ -357,10 +357,12 @@ def _told(server: Server, url: str, error: Exception, seconds: float) -> Excepti
         there = server.shown(str(error), 200)
         return NoAnswer("elsewhere", f"{url} sends to {there}, which is not asked", "name that address if you trust it")
     if isinstance(error, _TooLarge):
-        return NoAnswer("large", f"{url} answers with more than this asks for", "is it the right address?")
+        return NoAnswer("large", f"{url} answers with more than {error} MiB", "is it the right address?")
     if isinstance(error, _Compressed):
         encoding = server.shown(str(error), 40)
-        return NoAnswer("compressed", f"{url} answers compressed ({encoding}), unasked", "ask it without its proxy")
+        return NoAnswer(
+            "compressed", f"{url} answers compressed ({encoding}), unasked", "name the server itself, not one before it"
+        )
     if isinstance(error, exceptions.SSLError):
         said = server.shown(str(error), 200)
         return NoAnswer("unknown", f"{url}: no trust in its certificate: {said}", "is it https at all?")

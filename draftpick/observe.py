@@ -1,4 +1,4 @@
-"""What a running server's speculation does, and which num_spec_tokens it should use, from its Prometheus counters.
+"""What a running server's speculation does, and which num_spec_tokens it should use, from counters or its responses.
 
 vLLM (0.32.0, `vllm/v1/spec_decode/metrics.py`; since PR 16665 of 2025) counts `vllm:spec_decode_num_drafts`,
 `…_num_draft_tokens`, `…_num_accepted_tokens` and `…_num_accepted_tokens_per_pos{position="0"…}`, each with `_total`
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from draftpick import __version__
 from draftpick.choices import Choice
@@ -29,9 +29,11 @@ from draftpick.observe_file import (
     ModelRow,
     ObservationFile,
     PositionRates,
+    ResponseLog,
 )
 from draftpick.probe_file import GivenCosts, IntervalRecord
 from draftpick.record import SCHEMA_VERSION
+from draftpick.responses import UNNAMED, Log, Request
 from draftpick.scrape import Sample, Scrape
 from draftpick.speedup import (
     MARGIN,
@@ -48,11 +50,13 @@ from draftpick.speedup import (
     speedup,
 )
 
+if TYPE_CHECKING:
+    from draftpick.intervals import Floats
+
 _COUNTER = re.compile(
     r"(vllm|llamacpp):spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
 )
 _SERVERS = {"vllm": "vllm", "llamacpp": "llama.cpp"}
-UNNAMED = "the model"
 _STARTED = "vllm:spec_decode_num_drafts_created"
 """When the counter began: a restart shows even where the new count is already the higher one."""
 _OLD = "vllm:spec_decode_num_emitted_tokens_total"
@@ -70,6 +74,8 @@ _CHOSEN = {choice.name: choice.value for choice in CHOICES}
 LEAST_TOKENS = int(_CHOSEN["observe.least-tokens"])
 LEVEL = 0.95
 _Z = 1.959964
+MOST_MODELS = 100
+"""In one log, each num_spec_tokens of a model counted apart."""
 _EXTREMES = 2
 """Drafts added at either end before an interval is taken, as Agresti and Coull do: all of few is no certainty."""
 
@@ -82,8 +88,21 @@ class Costs(NamedTuple):
     """Where they come from."""
 
 
+class Requests(NamedTuple):
+    """What counts hold of single requests, a row for each that drafted."""
+
+    steps: Floats
+    drafted: Floats
+    accepted: Floats
+    """By position."""
+    tried: Floats
+    """By position: steps that drafted it and accepted all before it."""
+    apart: bool
+    """Where lengths vary, what was not drafted is told apart from what was rejected."""
+
+
 class Counts(NamedTuple):
-    """The counters of one engine, or of several."""
+    """The counters of one engine, or of several; the sums of requests."""
 
     drafts: int
     draft_tokens: int
@@ -92,6 +111,15 @@ class Counts(NamedTuple):
     """Accepted at position 1, 2, … k; empty where they are not exported."""
     started: float | None = None
     """Unix time at which they began; None where it is not exported."""
+    requests: Requests | None = None
+    """None where requests are not told apart."""
+
+    @property
+    def tried(self) -> tuple[int, ...]:
+        """Drafts that reach position 1, 2, … k, all before it being accepted."""
+        if self.requests is not None:
+            return tuple(int(count) for count in self.requests.tried.sum(axis=0))
+        return (self.drafts, *self.positions)[: len(self.positions)]
 
     @property
     def histogram(self) -> tuple[int, ...]:
@@ -163,12 +191,8 @@ def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
     else:
         raise _nothing_counted(last)
     both = [one.at for one in scrapes if one.at is not None]
-    return ObservationFile.model_validate(
+    return _document(
         {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "observation",
-            "tool": {"name": "draftpick", "version": __version__},
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "sources": list(dict.fromkeys(one.source for one in scrapes)),
             "server": server,
             "counted": counted,
@@ -177,6 +201,16 @@ def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
             "models": models,
         }
     )
+
+
+def _document(found: dict[str, Any]) -> ObservationFile:
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "observation",
+        "tool": {"name": "draftpick", "version": __version__},
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    return ObservationFile.model_validate(head | found)
 
 
 def _nothing_counted(scrape: Scrape) -> NotObservable:
@@ -207,7 +241,7 @@ def _counted(last: Scrape, first: Scrape | None, costs: Costs | None) -> list[Mo
     if not any(window.counts.drafts for window in windows.values()):
         raise _idle(last.source, first is not None, sum(one.before.drafts for one in windows.values() if one.before))
     by_model = groupby(sorted(windows, key=lambda key: (key.model, _natural(key.engine))), key=lambda key: key.model)
-    return [_model_row(model, {key: windows[key] for key in keys}, costs) for model, keys in by_model]
+    return [_served(model, {key: windows[key] for key in keys}, costs) for model, keys in by_model]
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
@@ -342,27 +376,104 @@ def _sum(parts: Iterable[Counts]) -> Counts:
     )
 
 
+def _served(model: str, windows: Mapping[Key, Window], costs: Costs | None) -> ModelRow:
+    counts = _sum(window.counts for window in windows.values())
+    engines = [
+        EngineRow(engine=key.engine, labels=dict(key.labels), **_figures(window.counts))
+        for key, window in windows.items()
+    ]
+    drift = _drift(counts, [window.before for window in windows.values()])
+    return _model_row(model, counts, costs, doubts=_doubts(counts, windows.values()), drift=drift, engines=engines)
+
+
+# ---------------------------------------------------------------------- responses
+
+
+def observe_responses(log: Log, costs: Costs | None) -> ObservationFile:
+    """What the requests of a log tell, each model and num_spec_tokens apart, with intervals over requests.
+
+    Raises NotObservable where nothing was drafted, or more models are named than one server has; UsageError for costs
+    that do not reach k.
+    """
+    groups: dict[tuple[str, int], list[Request]] = {}
+    for one in log.requests:
+        groups.setdefault((one.model, len(one.histogram) - 1), []).append(one)
+    if len(groups) > MOST_MODELS:
+        raise NotObservable(
+            f"{log.source}: {len(groups):,} models or values of num_spec_tokens in one log",
+            "give the responses of one server, or of one model",
+        )
+    undrafted = sum(not any(one.histogram) for one in log.requests)
+    if undrafted == len(log.requests):
+        raise NotObservable(
+            f"{log.source}: nothing was drafted in {len(log.requests):,} requests", "save longer answers"
+        )
+    return _document(
+        {
+            "sources": [log.source],
+            "server": "vllm",
+            "counted": "in responses",
+            "responses": ResponseLog(
+                num_requests=len(log.requests),
+                num_undrafted=undrafted,
+                num_without=log.without,
+                num_repeated=log.repeated,
+                num_other_lines=log.other,
+                torn=log.torn,
+            ),
+            "costs": costs.words if costs is not None else None,
+            "models": [_answered(model, groups[model, k], costs) for model, k in sorted(groups)],
+        }
+    )
+
+
+def _answered(model: str, requests: Sequence[Request], costs: Costs | None) -> ModelRow:
+    counts = _added(requests)
+    return _model_row(model, counts, costs, doubts=_doubts(counts, ()), drift=None, engines=[], requests=len(requests))
+
+
+def _added(requests: Sequence[Request]) -> Counts:
+    """The sums of requests with one num_spec_tokens."""
+    import numpy as np
+
+    drafting = [one for one in requests if sum(one.histogram)]
+    k = len(requests[0].histogram) - 1
+    histograms = np.array([one.histogram for one in drafting], dtype=float).reshape(-1, k + 1)
+    at_least = histograms[:, ::-1].cumsum(axis=1)[:, ::-1]
+    apart = all(one.tried is not None for one in drafting)
+    tried = np.array([one.tried for one in drafting], dtype=float).reshape(-1, k) if apart else at_least[:, :-1]
+    drafted = np.array([one.draft_tokens for one in drafting], dtype=float)
+    positions = tuple(int(count) for count in at_least[:, 1:].sum(axis=0))
+    single = Requests(at_least[:, 0], drafted, at_least[:, 1:], tried, apart)
+    return Counts(int(at_least[:, 0].sum()), int(drafted.sum()), sum(positions), positions, requests=single)
+
+
 # ---------------------------------------------------------------------- what follows
 
 
-def _model_row(model: str, windows: Mapping[Key, Window], costs: Costs | None) -> ModelRow:
-    counts = _sum(window.counts for window in windows.values())
+def _model_row(
+    model: str,
+    counts: Counts,
+    costs: Costs | None,
+    *,
+    doubts: list[str],
+    drift: Drift | None,
+    engines: list[EngineRow],
+    requests: int | None = None,
+) -> ModelRow:
     k = len(counts.positions)
     lengths = [length_at(counts, place) for place in range(k + 1)] if counts.drafts and k else []
     plan = _plan(lengths, costs, k) if costs is not None and lengths else None
-    doubts = _doubts(counts, windows.values())
     return ModelRow(
         model=model,
         **_figures(counts),
         num_spec_tokens=k or None,
+        num_requests=requests,
         by_k=_by_k(counts, lengths, plan),
-        drift=_drift(counts, [window.before for window in windows.values()]),
+        drift=drift,
         doubts=doubts,
         decision=_decision(model, counts, lengths, costs, plan),
-        engines=[
-            EngineRow(engine=key.engine, labels=dict(key.labels), **_figures(window.counts))
-            for key, window in windows.items()
-        ],
+        engines=engines,
     )
 
 
@@ -382,9 +493,23 @@ def length_at(counts: Counts, k: int) -> Interval:
     """τ(k) = 1 + Σ marginal rates up to k, for drafts that begin where the server's did; 1 ≤ τ ≤ k + 1."""
     if k == 0:
         return Interval(1.0, 1.0, 1.0, LEVEL)
-    histogram = counts.histogram
-    value, low, high, level = _interval((*histogram[:k], sum(histogram[k:])))
-    return Interval(1 + value, 1 + low, 1 + high, level)
+    histogram, single = counts.histogram, counts.requests
+    found = _interval((*histogram[:k], sum(histogram[k:])))
+    if single is not None:
+        found = _over_requests(found, single.accepted[:, :k].sum(axis=1), single.steps, most=k)
+    return Interval(1 + found.value, 1 + found.low, 1 + found.high, LEVEL)
+
+
+def _over_requests(nominal: Interval, y: Floats, x: Floats, most: int = 1) -> Interval:
+    """The interval of Σy/Σx over requests, no narrower than the nominal one: few that agree are no certainty."""
+    from draftpick.intervals import Sums, ratio_interval
+
+    kept = x > 0
+    names = tuple(str(place) for place in range(int(kept.sum())))
+    found = ratio_interval(Sums(names, ("",) * len(names), y[kept], x[kept]), LEVEL, (0, most))
+    if found is None:
+        return nominal
+    return nominal._replace(low=min(found.low, nominal.low), high=max(found.high, nominal.high))
 
 
 def pays_below(counts: Counts, k: int) -> float:
@@ -415,6 +540,8 @@ def _figures(counts: Counts) -> dict[str, Any]:
     found["mean_acceptance_length"] = value = 1 + counts.accepted / counts.drafts
     if counts.draft_tokens:
         found["draft_acceptance_rate"] = counts.accepted / counts.draft_tokens
+        if (rate := _draft_rate(counts)) is not None:
+            found["draft_acceptance_rate_low"], found["draft_acceptance_rate_high"] = rate.low, rate.high
     if counts.positions:
         bounds = length_at(counts, len(counts.positions))
         found["mean_acceptance_length_low"] = min(bounds.low, value)
@@ -423,10 +550,30 @@ def _figures(counts: Counts) -> dict[str, Any]:
     return found
 
 
+def _draft_rate(counts: Counts) -> Interval | None:
+    """Accepted over drafted, over requests; None where they are not told apart, or nothing was drafted."""
+    single = counts.requests
+    if single is None or not counts.draft_tokens:
+        return None
+    nominal = _interval((counts.draft_tokens - counts.accepted, counts.accepted))
+    return _over_requests(nominal, single.accepted.sum(axis=1), single.drafted)
+
+
 def _position_rates(counts: Counts) -> PositionRates:
-    reached = (counts.drafts, *counts.positions)
-    marginal = [_interval((counts.drafts - count, count)) for count in counts.positions]
-    conditional = [_interval((of - count, count)) if of else None for of, count in pairwise(reached)]
+    tried, single = counts.tried, counts.requests
+
+    def rate(place: int, of: int, tries: Floats | None) -> Interval:
+        nominal = _interval((of - counts.positions[place], counts.positions[place]))
+        if single is None or tries is None:
+            return nominal
+        return _over_requests(nominal, single.accepted[:, place], tries)
+
+    places = range(len(counts.positions))
+    marginal = [rate(place, counts.drafts, single.steps if single else None) for place in places]
+    conditional = [
+        rate(place, tried[place], single.tried[:, place] if single else None) if tried[place] else None
+        for place in places
+    ]
     return PositionRates(
         marginal=[one.value for one in marginal],
         conditional=[one.value if one else None for one in conditional],
@@ -493,10 +640,11 @@ def _doubts(counts: Counts, windows: Iterable[Window]) -> list[str]:
         doubts.append("its engines draft different numbers of tokens: rates at the last positions are of some of them")
     k = len(counts.positions)
     if k and counts.draft_tokens < _CHOSEN["observe.short"] * k * counts.drafts:
+        apart = " (if reached: over those that drafted it)" if counts.requests and counts.requests.apart else ""
         doubts.append(
             f"drafts were {counts.draft_tokens / counts.drafts:.2f} tokens long on average, not {k} (a rule that ends "
-            "them, a number by batch, grammars): a position counts as rejected where it was not drafted, and costs are "
-            "those of whole drafts"
+            f"them, a number by batch, grammars): a position counts as rejected where it was not drafted{apart}, and "
+            "costs are those of whole drafts"
         )
     return doubts
 
@@ -547,7 +695,7 @@ def _judged(model: str, counts: Counts, costs: Costs, plan: Plan, seen: str) -> 
         said = (
             f"Try num_spec_tokens = {k + 1} for {model}: {further:.2f}× instead of {now.speedup:.2f}× the plain "
             "decoding speed with these costs, if the next token is accepted as often as the last when it is reached, "
-            "which no counter shows."
+            "which nothing shows."
         )
         return _decided(f"{said} {seen}", plan, k + 1, "raise")
     said = f"Keep num_spec_tokens = {k} for {model}: {_gain(now)} with these costs, and fewer are slower."
@@ -566,9 +714,12 @@ def _seen(model: str, counts: Counts, lengths: Sequence[Interval]) -> str:
         if counts.draft_tokens
         else ""
     )
+    if (rate := _draft_rate(counts)) is not None:
+        share += f" ({rate.low:.0%} to {rate.high:.0%})"
     length = 1 + counts.accepted / counts.drafts
     name = "The model" if model == UNNAMED else model
-    return f"{name} writes {length:.2f} tokens per step{bounds}{at}{share}, over {counts.drafts:,} drafts."
+    of = f" of {len(counts.requests.steps):,} requests" if counts.requests is not None else ""
+    return f"{name} writes {length:.2f} tokens per step{bounds}{at}{share}, over {counts.drafts:,} drafts{of}."
 
 
 def _without_costs(counts: Counts) -> str:

@@ -1,4 +1,4 @@
-"""What is read from a running server's counters: the records of an observation, which is its JSON output as well.
+"""What is read from a running server's counters or its responses: the records of an observation, also its JSON output.
 
 pydantic lives here as in `files`: import this module inside functions. Rates are shares.
 """
@@ -20,7 +20,7 @@ Position = Annotated[int, Field(ge=0, le=256)]
 
 
 class PositionRates(probe_file.PositionRates):
-    """Rates by position with their bounds, at 95 %, nominal."""
+    """Rates by position with their bounds, at 95 %: nominal, or over requests where responses were read."""
 
     marginal_low: list[Share | None]
     marginal_high: list[Share | None]
@@ -42,10 +42,13 @@ class Counted(Record):
     mean_acceptance_length: Tokens | None = None
     """Tokens per step, the target's own included; null without drafts."""
     mean_acceptance_length_low: Tokens | None = None
-    """At 95 %, nominal: as if drafts were independent."""
+    """At 95 %: nominal, as if drafts were independent; over requests where responses were read."""
     mean_acceptance_length_high: Tokens | None = None
     draft_acceptance_rate: Share | None = None
     """Accepted over drafted: falls with k by construction, and is not α."""
+    draft_acceptance_rate_low: Share | None = None
+    """At 95 %, over requests; null where counters were read."""
+    draft_acceptance_rate_high: Share | None = None
     position_rates: PositionRates | None = None
     """Null where positions are not counted, or nothing was drafted."""
 
@@ -95,11 +98,13 @@ class Decision(DecisionRecord):
 
 
 class ModelRow(Counted):
-    """One model, all its engines together."""
+    """One model, all its engines together; of responses, one model with one num_spec_tokens."""
 
     model: str
     num_spec_tokens: Position | None = None
     """The server's k: as many as it counts positions."""
+    num_requests: Count | None = None
+    """That tell of speculation; null where counters were read."""
     by_k: list[LengthRow] = []
     """For k = 0, 1, … num_spec_tokens; empty where positions are not counted."""
     drift: Drift | None = None
@@ -108,6 +113,24 @@ class ModelRow(Counted):
     """What makes the figures unsure, in words."""
     decision: Decision
     engines: list[EngineRow]
+    """Empty where responses were read: they do not name theirs."""
+
+
+class ResponseLog(Record):
+    """What a log of responses held."""
+
+    num_requests: Count
+    """Responses that tell of speculation, each counted once."""
+    num_undrafted: Count
+    """Those of them that drafted nothing, and weigh nothing."""
+    num_without: Count
+    """Responses that tell nothing of it."""
+    num_repeated: Count
+    """Further figures under the id of one that is counted; the last ones count."""
+    num_other_lines: Count
+    """Without a response."""
+    torn: bool
+    """The last line was cut and is left out."""
 
 
 class ObservationFile(Record):
@@ -122,9 +145,11 @@ class ObservationFile(Record):
     sources: Annotated[list[str], Field(min_length=1, max_length=2)]
     """The address or file; two files: the second less the first."""
     server: Literal["vllm", "llama.cpp", "sglang"]
-    """Whose names the counters have."""
-    counted: Literal["since the server started", "between two scrapes", "at the moment"]
+    """Whose names the figures have."""
+    counted: Literal["since the server started", "between two scrapes", "at the moment", "in responses"]
     """at the moment: gauges, which are no counts."""
+    responses: ResponseLog | None = None
+    """Null where counters were read."""
     interval_s: Spent | None = None
     """Between two scrapes of an address."""
     costs: str | None = None

@@ -769,11 +769,24 @@ _OF_SETTINGS = (
 
 def measured_place(where: Setting, catalog: Catalog, measured: Evidence) -> Setting:
     """A setting for what was measured: in its engine, where nobody named another, another device or another load."""
-    # transformers speculates for one sequence alone.
-    several = (where.max_num_seqs or 1) > 1 and measured.engine == "transformers"
+    if measured.served:
+        return _served_place(where, catalog, measured)
+    # The software that is timed speculates for one sequence alone.
+    several = (where.max_num_seqs or 1) > 1
     if where.engine is not None or several or measured.priced_here(where, measured.engine) is None:
         return where
     return where._replace(engine=catalog.engine(measured.engine))
+
+
+def _served_place(where: Setting, catalog: Catalog, measured: Evidence) -> Setting:
+    """Where servers have the pair, as far as that was said, where nobody names another place."""
+    from draftpick.evidence import UNLISTED
+
+    here = where if where.engine is not None else where._replace(engine=catalog.engine(measured.engine))
+    if where.device is not None or measured.device.vendor == UNLISTED:
+        return here
+    devices = measured.devices if where.tensor_parallel_size == 1 else where.tensor_parallel_size
+    return here._replace(device=measured.device, tensor_parallel_size=devices)
 
 
 def _device(asked: str | None, catalog: Catalog) -> Device | None:

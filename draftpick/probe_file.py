@@ -416,6 +416,13 @@ class ProbeFile(Record):
                         raise ValueError(f"tokens per step of {name} at k = {k} lie between 1 and {k + 1}")
         return self
 
+    @property
+    def where(self) -> str:
+        """What it was measured on, in words."""
+        if self.decision.evidence == "served":
+            return f"{self.engine} {self.device.name}"
+        return f"{self.device.count} × {self.device.id}"
+
     def plain(self) -> dict[str, Any]:
         """The document as plain values."""
         return self.model_dump(mode="json", exclude_none=False)

@@ -80,7 +80,8 @@ def _with(
     new = probe.model_copy(update=changed)
     found = from_probe(new, catalog, saved.any.temperature)
     evidence = {
-        name: one._replace(engine=engine, anywhere=True, device=device or one.device) for name, one in found.items()
+        name: one._replace(engine=engine, anywhere=True, served=True, device=device or one.device)
+        for name, one in found.items()
     }
     return saved._replace(probe=new, evidence=evidence)
 

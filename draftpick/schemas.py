@@ -62,7 +62,12 @@ DOCUMENTS = (
     Document("probe", "A probe of draftpick", ProbeFile, "serialization"),
     Document("trace", "An answer in a trace of draftpick: a line, behind the first", _ANSWER, "serialization"),
     Document("gate", "A gate's result of draftpick", GateFile, "serialization"),
-    Document("observation", "What draftpick read from a running server's counters", ObservationFile, "serialization"),
+    Document(
+        "observation",
+        "What draftpick read from a running server's counters or its responses",
+        ObservationFile,
+        "serialization",
+    ),
     Document("policy", "Pairs and their policy, for draftpick gate", PolicyFile, "validation", toml=True),
     Document("baseline", "The baselines of a gate's pairs", BaselineFile, "serialization"),
     Document("costs", "Times of a step, for draftpick --costs", GivenCosts, "validation"),

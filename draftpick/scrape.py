@@ -5,19 +5,14 @@ Reads what is asked for and passes over the rest: https://prometheus.io/docs/ins
 
 from __future__ import annotations
 
-import http.client
 import math
-import os
-import queue
 import re
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from typing import NamedTuple
+from urllib.parse import urlunsplit
 
 from draftpick.errors import InvalidFile, NotObservable, UsageError
 from draftpick.models.bounded import read_bytes
@@ -30,8 +25,11 @@ MOST_LINE = 1 << 16
 MOST_LABELS = 32
 MOST_SAMPLES = 20_000
 """Of the families that are asked for."""
-MOST_REDIRECTS = 3
-KEY = "DRAFTPICK_API_KEY"
+
+_HINTS = {
+    "large": "name the server's own address, not one that gathers many",
+    "compressed": "fetch it with curl --compressed, give --file",
+}
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*(,|(?=\}))')
@@ -143,132 +141,27 @@ def from_file(path: Path, wanted: re.Pattern[str]) -> Scrape:
 
 def from_server(url: str, wanted: re.Pattern[str], timeout: float = TIMEOUT) -> Scrape:
     """What a server answers now. Raises UsageError for an address that cannot be meant, NotObservable."""
-    address = _address(url)
-    headers = {"Accept": "text/plain;version=0.0.4", "User-Agent": "draftpick", **_authorization()}
-    answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+    from draftpick.http import NoAnswer, Server, address
 
-    def ask() -> None:
-        try:
-            answers.put(_get(urllib.request.Request(address, headers=headers), timeout))
-        except Exception as error:
-            answers.put(error)
-
-    # A socket's timeout ends neither the look-up of a name nor a server that sends a byte a second.
-    threading.Thread(target=ask, daemon=True).start()
+    parts = address(url)
+    asked = urlunsplit(parts._replace(path=parts.path.rstrip("/") or "/metrics", fragment=""))
     try:
-        answer = answers.get(timeout=timeout)
-    except queue.Empty:
-        answer = TimeoutError()
-    if isinstance(answer, Exception):
-        raise _unreachable(address, answer, timeout) from answer
-    try:
-        return parse(answer, address, wanted, time.monotonic())
+        with closing(Server(parts, accept="text/plain;version=0.0.4").ask(asked, None, timeout, MOST_BYTES)) as answer:
+            if not 200 <= answer.status < 300:
+                raise _refused(asked, answer.status)
+            text = answer.whole()
+        return parse(text, asked, wanted, time.monotonic())
+    except NoAnswer as error:
+        raise NotObservable(error.message, _HINTS.get(error.why, error.hint)) from error
     except InvalidFile as error:
         raise NotObservable(error.message, error.hint) from None
 
 
-def _address(url: str) -> str:
-    """The address that is asked: `/metrics` where no path is named. Raises UsageError."""
-    example = "as http://localhost:8000"
-    if not url.isascii() or not url.isprintable() or " " in url:
-        raise UsageError(f"{url!r} is no address", f"{example}; other characters are percent-encoded")
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise UsageError(f"{url!r} is no address: {error}", example) from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f"{url!r} is no address of a server", f"{example}: http or https, then the host")
-    if "@" in parts.netloc:
-        raise UsageError("a name or password stands in the address", f"leave it out; a key is read from {KEY}")
-    return urlunsplit(SplitResult(parts.scheme, parts.netloc, parts.path.rstrip("/") or "/metrics", parts.query, ""))
-
-
-def _authorization() -> dict[str, str]:
-    key = os.environ.get(KEY, "")
-    if not key.isascii() or not key.isprintable():
-        raise UsageError(f"{KEY} holds what no header can", "set it to the key alone, without a line end")
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Follows a server to another path of its own: the key and the question are not for others."""
-
-    max_redirections = MOST_REDIRECTS
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        before, after = urlsplit(req.full_url), urlsplit(newurl)
-        if before.hostname != after.hostname or (before.scheme, after.scheme) == ("https", "http"):
-            fp.close()
-            raise _Elsewhere(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-class _Elsewhere(Exception):
-    pass
-
-
-class _TooMuch(Exception):
-    pass
-
-
-class _Compressed(Exception):
-    pass
-
-
-def _get(request: urllib.request.Request, timeout: float) -> bytes:
-    try:
-        opened = urllib.request.build_opener(_SameHost).open(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise
-    with opened as answer:
-        if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-            raise _Compressed(answer.headers["Content-Encoding"])
-        length = answer.headers.get("Content-Length", "")
-        if length.isdecimal() and len(length) < 20 and int(length) > MOST_BYTES:
-            raise _TooMuch
-        data: bytes = answer.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise _TooMuch
-    if length.isdecimal() and len(data) < int(length):
-        raise http.client.IncompleteRead(data)
-    return data
-
-
-def _unreachable(address: str, error: Exception, timeout: float) -> NotObservable:
-    """What went wrong, with the address."""
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(error, urllib.error.HTTPError):
-        return _refused(address, error.code)
-    if isinstance(reason, TimeoutError):
-        return NotObservable(f"{address} did not answer within {timeout:g} seconds", "is it the right port?")
-    if isinstance(reason, ConnectionRefusedError):
-        return NotObservable(f"{address}: the connection was refused", "is the server up, and on this port?")
-    if isinstance(error, _Elsewhere):
-        return NotObservable(
-            f"{address} sends to {str(error)[:200]}, which is not asked", "name that address if you trust it"
-        )
-    if isinstance(error, _TooMuch):
-        return NotObservable(
-            f"{address} answers with more than {MOST_BYTES >> 20} MiB, which are no metrics of a server",
-            "name the server's own address, not one that gathers many",
-        )
-    if isinstance(error, _Compressed):
-        return NotObservable(
-            f"{address} answers compressed ({str(error)[:40]}), unasked", "fetch it with curl --compressed, give --file"
-        )
-    if isinstance(error, (http.client.HTTPException, ConnectionError)):
-        return NotObservable(f"{address} broke off its answer ({type(error).__name__})", "is it a web server at all?")
-    said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-    return NotObservable(f"{address}: {said[:200]}", "check the address, and that this machine reaches it")
-
-
 def _refused(address: str, code: int) -> NotObservable:
     if code in (401, 403):
-        return NotObservable(f"{address} asks for a key ({code})", f"put it into {KEY}: it is sent as a bearer token")
+        return NotObservable(
+            f"{address} asks for a key ({code})", "put it into DRAFTPICK_API_KEY: it is sent as a bearer token"
+        )
     if code == 404:
         return NotObservable(
             f"{address} is not there (404)",

@@ -16,8 +16,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
+from misbehaving import page, serving
 from test_readme import BLOCK, shown
-from test_scrape import page, serving
 
 from draftpick.errors import InvalidFile, NotObservable, UsageError
 from draftpick.observe import FAMILIES, Counts, costs_from_numbers, length_at, observe, pays_below

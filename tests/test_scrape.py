@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from misbehaving import Behaviour, Handler, endless, hang, nobody_listens, page, raw, reset, serving, trickle
 
 from draftpick.errors import DraftpickError, InvalidFile, NotObservable, UsageError
 from draftpick.scrape import MOST_BYTES, MOST_LABELS, MOST_SAMPLES, Sample, from_file, from_server, parse
@@ -126,44 +123,6 @@ def test_files(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- servers
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@contextmanager
-def serving(answer: Answer) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A server on this machine: its address, and the headers it was asked with."""
-    asked: list[dict[str, str]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append({"path": self.path, **{name.lower(): value for name, value in self.headers.items()}})
-            with suppress(OSError):  # the other end may have seen enough
-                answer(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def page(body: bytes, status: int = 200, **headers: str) -> Answer:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in {"Content_Length": str(len(body)), **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
-
 
 @pytest.mark.parametrize("path", ["", "/", "/metrics", "/metrics/"])
 def test_a_server_is_asked_for_its_metrics(path: str) -> None:
@@ -216,27 +175,6 @@ def test_an_address_that_cannot_be_meant(url: str, said: str) -> None:
     assert "secret" not in told.value.message + told.value.hint
 
 
-def reset(handler: BaseHTTPRequestHandler) -> None:
-    linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-    handler.connection.close()
-
-
-def cut(handler: BaseHTTPRequestHandler) -> None:
-    page(LINE.encode(), Content_Length="5000")(handler)
-
-
-def endless(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    for _ in range(100):
-        handler.wfile.write(b"#" * (1 << 20))
-
-
-def no_http(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n")
-
-
 @pytest.mark.parametrize(
     ("answer", "said", "hint"),
     [
@@ -249,16 +187,18 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
         pytest.param(page(LINE.encode("utf-16")), "no UTF-8", "/metrics", id="another encoding"),
         pytest.param(page(b"\x1f\x8b", Content_Encoding="gzip"), "compressed (gzip)", "--compressed", id="gzip"),
         pytest.param(page(b"", Content_Length="100000000"), "more than 8 MiB", "own address", id="says 100 MB"),
-        pytest.param(endless, "more than 8 MiB", "own address", id="sends 100 MB"),
-        pytest.param(cut, "broke off its answer", "web server", id="cut"),
+        pytest.param(
+            endless(b"HTTP/1.1 200 OK\r\n\r\n", b"#" * (1 << 20)), "more than 8 MiB", "own address", id="sends 100 MB"
+        ),
+        pytest.param(page(LINE.encode(), Content_Length="5000"), "broke off its answer", "web server", id="cut"),
         pytest.param(reset, "broke off its answer", "web server", id="reset"),
-        pytest.param(no_http, "broke off its answer", "web server", id="no HTTP"),
+        pytest.param(raw(b"SSH-2.0-OpenSSH_9.6\r\n"), "broke off its answer", "web server", id="no HTTP"),
         pytest.param(page(b"", 302, Location="http://example.org/"), "which is not asked", "trust", id="elsewhere"),
         pytest.param(page(b"", 302, Location="file:///etc/passwd"), "from place to place", "where", id="a file"),
         pytest.param(page(b"", 302, Location="/again"), "from place to place (302)", "where it ends", id="circle"),
     ],
 )
-def test_a_server_that_misbehaves(answer: Answer, said: str, hint: str) -> None:
+def test_a_server_that_misbehaves(answer: Behaviour, said: str, hint: str) -> None:
     with serving(answer) as (url, asked), pytest.raises(NotObservable, match=re.escape(said)) as told:
         from_server(url, WANTED)
     assert told.value.message.startswith(f"{url}/metrics")
@@ -270,7 +210,7 @@ def test_a_server_that_misbehaves(answer: Answer, said: str, hint: str) -> None:
 def test_it_is_followed_to_its_own_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAFTPICK_API_KEY", "secret")
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def answer(handler: Handler) -> None:
         there = handler.path == "/metrics/"
         (page(LINE.encode()) if there else page(b"", 307, Location="/metrics/"))(handler)
 
@@ -279,29 +219,15 @@ def test_it_is_followed_to_its_own_paths(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [one["authorization"] for one in asked] == ["Bearer secret"] * 2
 
 
-@pytest.mark.parametrize("drips", [False, True], ids=["says nothing", "a byte now and then"])
-def test_a_server_that_hangs_is_given_up(drips: bool) -> None:
-    done = threading.Event()
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        while not done.wait(0.02):
-            if drips:
-                handler.wfile.write(b"H")
-
-    with serving(answer) as (url, _):
-        try:
-            with pytest.raises(NotObservable, match=r"did not answer within 0\.2 seconds"):
-                from_server(url, WANTED, timeout=0.2)
-        finally:
-            done.set()
+@pytest.mark.parametrize("answer", [hang, trickle(b"", b"H")], ids=["says nothing", "a byte now and then"])
+def test_a_server_that_hangs_is_given_up(answer: Behaviour) -> None:
+    with serving(answer) as (url, _), pytest.raises(NotObservable, match=r"did not answer within 0\.2 seconds"):
+        from_server(url, WANTED, timeout=0.2)
 
 
 def test_nobody_listens() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        with pytest.raises(DraftpickError, match=f"http://127.0.0.1:{port}/metrics: the connection was refused"):
-            from_server(f"http://127.0.0.1:{port}", WANTED)
+    with nobody_listens() as url, pytest.raises(DraftpickError, match=f"{url}/metrics: the connection was refused"):
+        from_server(url, WANTED)
 
 
 def test_a_host_that_is_not_there() -> None:

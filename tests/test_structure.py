@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "draftpick"
 STAGES = [
     {"errors", "atomic", "toml_file", "devices", "launch_values", "record"},
     {"models.bounded", "models.probe_texts", "models.gguf"},
+    {"http"},
     {"models.vocabulary", "models.cutting", "models.tokenizer"},
     {"models.profile", "pair"},
     {"models.parameters", "models.gguf_profile", "models.safetensors", "models.config", "models.card"},
@@ -35,9 +36,9 @@ STAGES = [
     {"planning"},
     {"candidates"},
     {"assess"},
-    {"probe.prompts", "probe.trace", "probe.device", "probe.client"},
+    {"probe.prompts", "probe.trace", "probe.device"},
+    {"probe.local", "probe.client"},
     {"probe.started"},
-    {"probe.local"},
     {"probe.timing", "probe.result", "probe.weights", "probe.render", "probe.server"},
     {"probe.checks"},
     {"probe.outcome"},
@@ -49,7 +50,7 @@ STAGES = [
     {"advice"},
     {"replanning"},
     {"gate"},
-    {"scrape"},
+    {"scrape", "responses"},
     {"observe"},
     {"launch_text"},
     {"launch"},
@@ -124,7 +125,7 @@ def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
         "from draftpick.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'transformers', 'tokenizers', 'pandas', 'numpy', 'scipy', 'matplotlib'}\n"
-        "heavy |= {'pydantic', 'huggingface_hub', 'jinja2', 'tomllib'}\n"
+        "heavy |= {'pydantic', 'urllib3', 'huggingface_hub', 'jinja2', 'tomllib'}\n"
         "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 
 from draftpick.errors import InvalidFile, UsageError
@@ -161,10 +162,10 @@ class Client:
                 if field == b"data" and data.strip() == b"[DONE]":
                     answer.close(_LAST)
                     return
-                if not data.strip():
-                    continue
                 if field not in (b"data", b"error"):
                     other = other or field
+                    continue
+                if not data.strip():
                     continue
                 told += 1
                 event = _json(data, url)
@@ -229,7 +230,7 @@ def side_by_side(
                 ended.put((item, RuntimeError(), error))
 
     for _ in range(min(width, len(items))):
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=work, name="draftpick works", daemon=True).start()
     try:
         for _ in items:
             item, outcome, fatal = ended.get()
@@ -301,12 +302,10 @@ def _said(data: bytes) -> str:
 
 def _retry_after(text: str) -> float | None:
     """Seconds that a server wants to be left alone; None where it does not say, or nothing that can be meant."""
-    from urllib3 import Retry
-    from urllib3.exceptions import InvalidHeader
-
+    date = parsedate_tz(text)
     try:
-        seconds = Retry().parse_retry_after(text) if text else 0.0
-    except (InvalidHeader, ValueError, OverflowError):
+        seconds = mktime_tz(date) - time.time() if date else float(text if text.isdecimal() else "")
+    except (ValueError, OverflowError):
         return None
     return seconds if 0 < seconds <= _ABSURD_WAIT else None
 

@@ -11,7 +11,6 @@ from typing import Any
 from draftpick import __version__, intervals, probe_file
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import BEHIND
 from draftpick.probe import result
 from draftpick.probe.outcome import Costs, Outcome, ServedCosts
 from draftpick.probe.prompts import digest
@@ -113,7 +112,7 @@ def _decision(
         f"{row.speedup:.2f}× the plain decoding speed ({one.level:.0%} interval {row.low:.2f} to {row.high:.2f}) was "
         f"measured on {outcome.num_prompts} prompts"
     ).replace("%", " %")
-    where = _where(outcome)
+    where = f"in {_software_name(outcome)} on {_device_name(outcome)}"
     if said.action == "speculate":
         sentence = f"Use {one.draft} in front of {target} {where} with num_spec_tokens = {row.k}: {gain}."
     elif said.action == "undecided":
@@ -156,7 +155,7 @@ def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], p
         row, one = max(known, key=lambda pair: pair[0].speedup)
         gain = f"{row.speedup:.2f}× ({row.low:.2f} to {row.high:.2f}) at num_spec_tokens = {row.k}"
         return (
-            f"Do not speculate with {target} {_where(outcome)}: {one.draft}, the "
+            f"Do not speculate with {target} in {_software_name(outcome)} on {_device_name(outcome)}: {one.draft}, the "
             f"best that was measured, gives {gain} on {outcome.num_prompts} prompts."
         )
     rates = ", ".join(f"{one.draft} {one.rate.value:.3f}" for one in found)
@@ -181,12 +180,8 @@ def _software_name(outcome: Outcome) -> str:
     return engine if engine == "transformers" else f"transformers (drafting as {engine} does)"
 
 
-def _where(outcome: Outcome) -> str:
-    place = outcome.place
-    if place.id != BEHIND:
-        return f"in {_software_name(outcome)} on {place.id}"
-    on = f" on {place.tool_name}" if place.tool_name is not None else ""
-    return f"in {_software_name(outcome)}{on}"
+def _device_name(outcome: Outcome) -> str:
+    return outcome.place.id if outcome.evidence == "measured" else outcome.place.tool_name or "its servers"
 
 
 # ---------------------------------------------------------------------- a draft

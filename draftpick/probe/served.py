@@ -55,7 +55,7 @@ class ServedProbe:
         self._target, self._drafts = target, drafts = servers.target, servers.drafts
         self._priced = not request.times_passes or request.given_times is not None
         self._seconds = dict.fromkeys(("asking", "checking", "timing"), 0.0)
-        self._lost: dict[str, str] = {}
+        self._lost: dict[str, CannotProbe] = {}
         self._in_turn = self._too_long = 0
         self._refuse_old_trace()
         self.outcome = Outcome(
@@ -155,7 +155,7 @@ class ServedProbe:
             elif isinstance(found, TooLong):
                 self._too_long += 1
             elif isinstance(found, CannotProbe):
-                self._lost[task.prompt.id] = found.message
+                self._lost[task.prompt.id] = found
                 self._in_turn += 1
             else:
                 raise found
@@ -177,7 +177,7 @@ class ServedProbe:
         text = self._target.write(ids, sampling, request.max_new_tokens, _seed(request.seed, task))
         if not text.tokens:
             raise CannotProbe(f"{self._target.client.address} answers without a token", "look into its log")
-        read = {name: draft.read(ids, text.tokens) for name, draft in self._drafts.items()}
+        read = {name: draft.read(ids, text.tokens, ended=text.ended == "stop") for name, draft in self._drafts.items()}
         plain = sampling.greedy or sampling == Sampling(1.0)
         return Row(
             prompt.id,
@@ -207,10 +207,8 @@ class ServedProbe:
                 "the served context",
                 "shorten them, or the answers with --max-new-tokens",
             )
-        raise CannotProbe(
-            f"not one of {len(self._lost)} prompts was measured: {_last(self._lost)}",
-            "look into the servers' logs; what is needed of an engine's API stands in docs/served.md",
-        )
+        last = next(reversed(list(self._lost.values())))
+        raise CannotProbe(f"not one of {len(self._lost)} prompts was measured: {last.message}", last.hint)
 
     # ------------------------------------------------------------------ looking at the servers
 
@@ -218,10 +216,9 @@ class ServedProbe:
         """Target and drafts read some answers again: the target as its own draft, and every token by its text."""
         begun = time.monotonic()
         rows = rows[:LOOKED_AT]
-        own = [self._target.read(row.prompt_ids, row.tokens) for row in rows]
+        own = _readings(self._target, rows)
         for name, draft in self._drafts.items():
-            theirs = [draft.read(row.prompt_ids, row.tokens) for row in rows]
-            self.outcome.checks.append(_same_tokens(name, rows, own, theirs))
+            self.outcome.checks.append(_same_tokens(name, rows, own, _readings(draft, rows)))
         self.outcome.checks += _own_draft(rows, own)
         self._seconds["checking"] += time.monotonic() - begun
 
@@ -283,13 +280,17 @@ class ServedProbe:
             outcome.notes.append(said)
 
 
+def _readings(server: Server, rows: Sequence[Row]) -> list[Reading]:
+    return [server.read(row.prompt_ids, row.tokens, ended=row.ended == "stop") for row in rows]
+
+
 def _parts(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
     for start in range(0, len(tasks), size):
         yield tasks[start : start + size]
 
 
-def _last(lost: Mapping[str, str]) -> str:
-    return next(reversed(list(lost.values())), "")
+def _last(lost: Mapping[str, CannotProbe]) -> str:
+    return list(lost.values())[-1].message
 
 
 def _seed(seed: int, task: Task) -> int:

@@ -7,9 +7,9 @@ steps take: it writes while somebody watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from draftpick.errors import UsageError
@@ -101,8 +101,8 @@ class Server(Protocol):
         """Let it answer a prompt with at most so many tokens."""
         ...
 
-    def read(self, ids: Sequence[int], tokens: Sequence[int]) -> Reading:
-        """Let it read an answer to a prompt."""
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
+        """Let it read an answer to a prompt. `ended`: its last token is an end, not what a limit cut off."""
         ...
 
     def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
@@ -134,7 +134,7 @@ class Vllm:
         }
         return self._ask(asked, most, lambda choice: _vllm_text(choice, sampling.greedy))
 
-    def read(self, ids: Sequence[int], tokens: Sequence[int]) -> Reading:
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
         """As `Server`."""
         whole = [*ids, *tokens]
         asked = {"prompt": whole, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 1}
@@ -223,7 +223,7 @@ class Sglang:
         asked = {"input_ids": list(ids), "sampling_params": settings, "return_logprob": True, "top_logprobs_num": 2}
         return self._ask(asked, most, lambda answer: _sglang_text(answer, sampling.greedy))
 
-    def read(self, ids: Sequence[int], tokens: Sequence[int]) -> Reading:
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
         """As `Server`."""
         asked = {
             "input_ids": [*ids, *tokens],
@@ -240,13 +240,8 @@ class Sglang:
         """As `Server`."""
         settings = {**_sglang_settings(sampling, most), "ignore_eos": True}
         body = {"input_ids": list(ids), "sampling_params": settings, "stream": True}
-        seconds, before = _SECONDS + _SECONDS_PER_TOKEN * most, 0
-        for at, event in self.client.stream("/generate", body, seconds=seconds):
-            # Text and ids come whole or in parts, as the server was started; how many there are is always told.
-            now = _believed(self.client, partial(_sglang_so_far, event))
-            if now > before:
-                yield at, now - before
-            before = now
+        events = self.client.stream("/generate", body, seconds=_SECONDS + _SECONDS_PER_TOKEN * most)
+        return _growing(self.client, events, _sglang_so_far)
 
     def _ask(self, asked: Mapping[str, Any], tokens: int, read: Callable[[Any], _T]) -> _T:
         answer = self.client.ask("/generate", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * tokens)
@@ -293,6 +288,111 @@ def _sglang_reading(answer: Mapping[str, Any], tokens: Sequence[int]) -> Reading
     return found
 
 
+# ---------------------------------------------------------------------- llama.cpp
+
+
+@dataclass(frozen=True)
+class LlamaCpp:
+    """llama-server's own /completion, as of b11434 (tools/server, grammars/README.md).
+
+    It reads no text that is sent. But a grammar of token ids lets it write nothing else, and the probabilities it tells
+    are those from before the grammar.
+    """
+
+    client: Client
+    about: About
+
+    def prompt_ids(self, prompt: Prompt, thinking: bool | None) -> tuple[list[int], bool]:
+        """As `Server`."""
+        if self._has_template:
+            asked: dict[str, Any] = {"messages": [{"role": "user", "content": prompt.text}]}
+            if thinking is not None:
+                asked["chat_template_kwargs"] = {"enable_thinking": thinking}
+            answer = self.client.ask("/apply-template", asked)
+            return self._ids(_believed(self.client, lambda: str(answer["prompt"]))), True
+        return self._ids(prompt.text), False
+
+    @cached_property
+    def _has_template(self) -> bool:
+        """A model without a template is given one whose marks are no tokens of its own."""
+        props = self.client.get("/props")
+        template = _believed(self.client, lambda: str(props.get("chat_template") or ""))
+        return bool(template) and ("<|im_start|>" not in template or len(self._ids("<|im_start|>", alone=True)) == 1)
+
+    def _ids(self, text: str, *, alone: bool = False) -> list[int]:
+        answer = self.client.ask("/tokenize", {"content": text, "add_special": not alone, "parse_special": True})
+        return _believed(self.client, lambda: _ids(answer["tokens"]))
+
+    def write(self, ids: Sequence[int], sampling: Sampling, most: int, seed: int) -> Text:
+        """As `Server`."""
+        asked = {**_llama_answer(ids, sampling, most), "seed": seed, "n_probs": 2}
+        return self._ask(asked, most, lambda answer: _llama_text(answer, sampling.greedy))
+
+    def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
+        """As `Server`."""
+        # An end cannot stand in a grammar: it is what is left to write where the grammar is at its own.
+        body = [f"<[{token}]>" for token in (tokens[:-1] if ended else tokens)]
+        asked = {
+            "prompt": list(ids),
+            "n_predict": len(tokens),
+            "temperature": 0.0,
+            "samplers": ["temperature"],
+            "grammar": "root ::= " + (" ".join(body) or '""'),
+            "n_probs": 1,
+        }
+        return self._ask(asked, len(tokens), lambda answer: _llama_reading(answer, tokens))
+
+    def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
+        """As `Server`. Each token is a part of its own, also where several were accepted in one step."""
+        asked = {**_llama_answer(ids, sampling, most), "ignore_eos": True, "stream": True}
+        events = self.client.stream("/completion", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * most)
+        return _growing(self.client, events, _llama_so_far)
+
+    def _ask(self, asked: Mapping[str, Any], tokens: int, read: Callable[[Any], _T]) -> _T:
+        answer = self.client.ask("/completion", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * tokens)
+        return _believed(self.client, lambda: read(answer))
+
+
+def _llama_answer(ids: Sequence[int], sampling: Sampling, most: int) -> dict[str, Any]:
+    return {
+        "prompt": list(ids),
+        "n_predict": most,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        # In the order of the other engines, and none besides: by default penalties and min_p act too.
+        "samplers": ["temperature"] if sampling.greedy else ["temperature", "top_k", "top_p"],
+    }
+
+
+def _llama_so_far(event: Mapping[str, Any]) -> int:
+    (number,) = _ids([event["tokens_predicted"]])
+    return number
+
+
+def _llama_text(answer: Mapping[str, Any], greedy: bool) -> Text:
+    columns = answer["completion_probabilities"]
+    tokens = _ids([column["id"] for column in columns])
+    log_p = _logs([column["logprob"] for column in columns], len(tokens))
+    pairs = [sorted((_log(one["logprob"]) for one in column["top_logprobs"]), reverse=True) for column in columns]
+    gap = [pair[0] - pair[1] for pair in pairs if len(pair) > 1] if greedy else []
+    ended = {"eos": "stop", "limit": "length"}.get(answer["stop_type"], answer["stop_type"])
+    return Text(tokens, log_p, gap if len(gap) == len(tokens) else None, _ended(ended))
+
+
+def _llama_reading(answer: Mapping[str, Any], tokens: Sequence[int]) -> Reading:
+    columns = answer["completion_probabilities"]
+    written = [column["id"] for column in columns]
+    if written != list(tokens):
+        place = next((place for place, pair in enumerate(zip(written, tokens, strict=False)) if pair[0] != pair[1]), -1)
+        raise ValueError(f"it read other tokens than it was given, from token {place} of {len(tokens)} on")
+    found = Reading([], [], [], [])
+    for column in columns:
+        best = max(column["top_logprobs"], key=lambda one: _log(one["logprob"]))
+        _add(found, best["id"], _log(best["logprob"]), _log(column["logprob"]), column.get("token"))
+    return found
+
+
 # ---------------------------------------------------------------------- what an answer may hold
 
 
@@ -312,6 +412,18 @@ def _believed(client: Client, read: Callable[[], _T]) -> _T:
             f"{client.address} answers otherwise than its engine does: {said[:200]}",
             "name the engine's own address, not that of something that rewrites its answers",
         ) from None
+
+
+def _growing(
+    client: Client, events: Iterable[tuple[float, dict[str, Any]]], so_far: Callable[[Mapping[str, Any]], int]
+) -> Iterator[tuple[float, int]]:
+    """New tokens of each part, where parts tell how many there are by then."""
+    before = 0
+    for at, event in events:
+        now = _believed(client, partial(so_far, event))
+        if now > before:
+            yield at, now - before
+        before = now
 
 
 def _ids(values: Any) -> list[int]:
@@ -385,6 +497,7 @@ class _Engine:
 _ENGINES = (
     _Engine("vllm", "vllm", Vllm, lambda client: client.get("/version")["version"]),
     _Engine("sglang", "sglang", Sglang, lambda client: client.get("/server_info")["version"]),
+    _Engine("llama.cpp", "llamacpp", LlamaCpp, lambda client: client.get("/props")["build_info"]),
 )
 _AS = {"vllm-ascend": "vllm", "sglang-ascend": "sglang"}
 """Engines that speak as another does."""
@@ -416,7 +529,7 @@ def connect(url: str, *, name: str | None, called: str | None, engine: str | Non
         root=str(chosen.get("root") or chosen["id"])[:500],
         engine=engine if engine is not None and _AS.get(engine, engine) == known.key else known.key,
         version=_version(client, known),
-        max_length=_length(chosen.get("max_model_len")),
+        max_length=_length(chosen.get("max_model_len") or (chosen.get("meta") or {}).get("n_ctx")),
     )
     return known.make(client, about)
 

@@ -145,6 +145,11 @@ def speculating(urls: Mapping[int, str], target: Server, width: int) -> dict[int
     """The servers of `--speculating-url`. Raises UsageError for one that has another model."""
     found = {k: connect(url, name=None, called=target.about.name, engine=None, width=width) for k, url in urls.items()}
     for server in found.values():
+        if server.about.engine == "llama.cpp":
+            raise UsageError(
+                f"{server.client.address} sends every token by itself: its steps cannot be told",
+                "leave --speculating-url out, and name the draft's own server with --draft-url",
+            )
         if target.about.name != server.about.name and target.about.root != server.about.root:
             raise UsageError(
                 f"{server.client.address} serves {server.about.name[:80]}, and {target.client.address} "

@@ -12,6 +12,10 @@ from draftpick.report.text import ended, printable
 NOMINAL = (
     "Intervals are nominal: they take drafts as independent; those of one request are not, so the true ones are wider."
 )
+BY_REQUEST = (
+    "Intervals are over requests: they hold for other requests of this kind, and are no narrower than if drafts were "
+    "independent."
+)
 PAYS = (
     "pays below: what drafting and verifying one more token may cost, in plain steps of the target, for the kth to pay."
 )
@@ -25,6 +29,7 @@ def table(found: ObservationFile, *, width: int | None, color: bool) -> str:
 def blocks(found: ObservationFile) -> Report:
     """For Markdown and HTML."""
     sentences: list[Block] = [Paragraph(one.decision.sentence, "decision") for one in found.models]
+    sentences += [Paragraph(line, "note") for line in _left_out(found)]
     sections = [Section("Decision", sentences), *(_section(found, one) for one in found.models)]
     return Report("Speculation of a running server", sections, _provenance(found))
 
@@ -43,6 +48,8 @@ def _parts(found: ObservationFile) -> Iterable[Line | Grid]:
             yield Line(printable(line), "yellow")
         for line in _notes(found, one):
             yield Line(printable(line), "dim")
+    for line in _left_out(found):
+        yield Line(printable(line), "dim")
     yield Line(printable(_provenance(found)), "dim")
 
 
@@ -61,7 +68,13 @@ def _section(found: ObservationFile, one: ModelRow) -> Section:
             content.append(part)
     content += [Paragraph(line, "warning") for line in _doubts(one)]
     content += [Paragraph(line, "note") for line in _notes(found, one)]
-    return Section(one.model, content)
+    return Section(_title(found, one), content)
+
+
+def _title(found: ObservationFile, one: ModelRow) -> str:
+    """The model's name, and what tells it from another row of that name."""
+    alone = sum(other.model == one.model for other in found.models) == 1
+    return one.model if alone else f"{one.model}, num_spec_tokens = {one.num_spec_tokens}"
 
 
 def _tables(one: ModelRow) -> Iterable[Table]:
@@ -118,7 +131,24 @@ def _notes(found: ObservationFile, one: ModelRow) -> Iterable[str]:
         yield "There is nothing before the first scrape to compare with."
     if one.by_k:
         yield f"{PAYS} A smaller k begins its drafts elsewhere, which moves its tokens per step a little."
-        yield NOMINAL
+        yield NOMINAL if one.num_requests is None else BY_REQUEST
+
+
+def _left_out(found: ObservationFile) -> Iterable[str]:
+    """What of a log is not in the figures."""
+    log = found.responses
+    if log is None:
+        return
+    told = (
+        (log.num_without, f"responses that say nothing of speculation: {log.num_without:,}"),
+        (log.num_undrafted, f"requests that drafted nothing: {log.num_undrafted:,}"),
+        (log.num_repeated, f"figures under an id that has later ones: {log.num_repeated:,}"),
+        (log.num_other_lines, f"lines without a response: {log.num_other_lines:,}"),
+        (log.torn, "the last line, which was cut"),
+    )
+    parts = [words for number, words in told if number]
+    if parts:
+        yield ended(f"Not counted: {'; '.join(parts)}")
 
 
 def _drift(drift: Drift) -> str:
@@ -133,6 +163,8 @@ def _drift(drift: Drift) -> str:
 
 def _provenance(found: ObservationFile) -> str:
     names = {"vllm": "vLLM's counters", "llama.cpp": "llama.cpp's counters", "sglang": "SGLang's gauges"}[found.server]
+    if found.responses is not None:
+        names = f"vLLM's figures of {found.responses.num_requests:,} requests"
     span = f", {found.interval_s:.1f} s apart" if found.interval_s is not None else ""
     costs = f"; costs {found.costs}" if found.costs is not None else ""
     version = found.tool.get("version", "?")

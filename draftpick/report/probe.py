@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from draftpick.pair import BEHIND
 from draftpick.probe_file import (
     CheckRecord,
     CostRecord,
@@ -231,8 +230,8 @@ def _of_a_step(costs: CostRecord) -> str:
 def _provenance(probe: ProbeFile) -> str:
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in probe.seconds.items() if value >= 0.05)
     tokens = f"{probe.num_prompts} prompts ({probe.prompts.get('source', '?')}), {probe.num_tokens:,} tokens"
-    where = f"{probe.dtype} on {probe.device.id}, torch {probe.software.get('torch', '?')}"
-    where = where if probe.device.id != BEHIND else probe.device.name
+    with_torch = f", torch {probe.software['torch']}" if "torch" in probe.software else ""
+    where = probe.where if probe.decision.evidence == "served" else f"{probe.dtype} on {probe.device.id}{with_torch}"
     trace = f"; trace in {probe.trace.path}" if probe.trace is not None else ""
     return f"{tokens}, {where}; {seconds}{trace}."
 

@@ -193,7 +193,10 @@ def _rests_on(probe: ProbeFile) -> Iterable[tuple[str, str]]:
     for name in probe.models:
         yield "draft", _identity(probe, name)
     threads = f", {probe.device.threads} threads" if probe.device.threads is not None else ""
-    yield "device", f"{probe.device.count} × {probe.device.id}, {probe.device.name}{threads}"
+    if probe.decision.evidence == "served":
+        yield "servers", probe.where
+    else:
+        yield "device", f"{probe.where}, {probe.device.name}{threads}"
     if probe.peak_bytes is not None:
         yield "memory at its peak", f"{probe.peak_bytes / 2**30:.1f} GiB"
     yield "dtype", probe.dtype
@@ -254,7 +257,7 @@ def _repeat(probe: ProbeFile) -> Iterable[Section]:
 def _footer(probe: ProbeFile) -> str:
     return (
         f"{probe.tool.get('name', '?')} {probe.tool.get('version', '?')}; measured at {probe.created} on "
-        f"{probe.device.count} × {probe.device.id}, {probe.num_prompts} prompts, {probe.num_tokens:,} tokens."
+        f"{probe.where}, {probe.num_prompts} prompts, {probe.num_tokens:,} tokens."
     )
 
 
