@@ -78,11 +78,9 @@ def round_of(streams: Sequence[Stream], k: int) -> Round | None:
         ]
         for one in streams
     ]
-    whole = end - min(stream.begun for stream in streams)
-    if end - start <= PROBE["stream-lump"] * whole:
-        # All came at its end: they lay in some buffer, unless the last began when the first had ended.
-        waited = any(later.at[0] > sooner.at[-1] for later in streams for sooner in streams)
-        return None if waited else Round(0.0, 0, 0, 0, lumps=True)
+    soonest = min(streams, key=lambda stream: stream.at[0])
+    if soonest.at[-1] - soonest.at[0] <= PROBE["stream-lump"] * (soonest.at[-1] - soonest.begun):
+        return Round(0.0, 0, 0, 0, lumps=True)  # all of it came at its end, out of some buffer
     if min(map(len, steps)) < PROBE["stream-least"]:
         return None
     found = [step for own in steps for step in own]
@@ -286,6 +284,10 @@ class Servers(NamedTuple):
     """The target with the only draft, by the number of tokens that is drafted per step."""
 
 
+Found = Mapping[Job, Timed | None]
+"""What was timed; None where a server does not run so many at once."""
+
+
 class Prices(NamedTuple):
     """What steps cost in running servers."""
 
@@ -311,8 +313,20 @@ def price(
 
     Raises NotTimed, and what a server raises.
     """
-    jobs = list(dict.fromkeys(job for batch in batches for job in _jobs(servers, batch, k_max)))
+    jobs = jobs_of(servers, batches, k_max)
     found = dict(zip(jobs, watch(jobs, rows, sampling, say), strict=True))
+    return prices(servers, drafts, found, batches=batches, k_max=k_max, context=context_of(rows))
+
+
+def jobs_of(servers: Servers, batches: Sequence[int], k_max: int) -> list[Job]:
+    """What must be timed, each once."""
+    return list(dict.fromkeys(job for batch in batches for job in _jobs(servers, batch, k_max)))
+
+
+def prices(
+    servers: Servers, drafts: Sequence[str], found: Found, *, batches: Sequence[int], k_max: int, context: int
+) -> Prices:
+    """What timed steps make of every draft."""
     costs = {}
     for draft in drafts:
         steps: dict[int, ServedStep] = {}
@@ -320,7 +334,7 @@ def price(
         for batch in batches:
             priced = _step(servers, draft, batch, k_max, found)
             if priced is not None:
-                steps[batch] = ServedStep(*priced, context_of(rows))
+                steps[batch] = ServedStep(*priced, context)
                 doubts |= dict.fromkeys(_doubts(servers, draft, batch, k_max, found))
         if min(batches) in steps:
             costs[draft] = ServedCosts(_software(servers), steps, list(doubts), whole_steps=bool(servers.speculating))
@@ -349,9 +363,6 @@ def _jobs(servers: Servers, batch: int, k_max: int) -> list[Job]:
     # A pass over m positions of n sequences does the work of a plain one over n·m sequences, but for their caches.
     passes = [Job(servers.target, batch * positions) for positions in widths(k_max)]
     return [*passes, *(Job(server, batch) for server in servers.drafts.values())]
-
-
-Found = Mapping[Job, Timed | None]
 
 
 def _step(servers: Servers, draft: str, batch: int, k_max: int, found: Found) -> tuple[StepTimes, float] | None:
