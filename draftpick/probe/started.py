@@ -19,6 +19,8 @@ from draftpick.probe.device import CannotProbe
 
 _GRACE = 20.0
 """Seconds that a server has to end by itself."""
+_GONE = 5.0
+"""Seconds in which killed processes vanish, where somebody collects them."""
 _LOOK = 1.0
 """Seconds between two looks at a server that is starting."""
 _OFTEN = 10.0
@@ -78,6 +80,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            # The next server needs the memory that this one's processes hold until they are gone.
+            until = time.monotonic() + _GONE
+            while time.monotonic() < until:
+                os.killpg(process.pid, 0)
+                time.sleep(_GONE / 100)
         process.wait()
 
 

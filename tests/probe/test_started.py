@@ -66,11 +66,11 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks processes up in /proc")
 
 
-def pids_of(arguments: Sequence[str], ends: Callable[[], None]) -> list[int]:
+def pids_of(arguments: Sequence[str], work: Callable[[list[int]], None]) -> list[int]:
     with started(arguments, "a server", silent) as url:
         found: list[int] = Client(url).get("/v1/models")["pids"]
         assert all(map(is_there, found))
-        ends()
+        work(found)
     return found
 
 
@@ -80,18 +80,22 @@ def pids_of(arguments: Sequence[str], ends: Callable[[], None]) -> list[int]:
     ids=["ends when asked to", "leaves a child behind", "does not end"],
 )
 def test_nothing_is_left(tmp_path: Path, before: str, child: str) -> None:
-    found = pids_of(words(tmp_path, before, child), lambda: None)
+    found = pids_of(words(tmp_path, before, child), lambda pids: None)
     assert not any(map(is_there, found))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CannotProbe("it broke", "")], ids=["interrupted", "failed"])
 def test_nothing_is_left_where_the_work_is_broken_off(tmp_path: Path, error: BaseException) -> None:
-    found: list[int] = []
-    with pytest.raises((KeyboardInterrupt, CannotProbe)), started(words(tmp_path), "a server", silent) as url:
-        found = Client(url).get("/v1/models")["pids"]
+    seen: list[int] = []
+
+    def break_off(pids: list[int]) -> None:
+        seen.extend(pids)
         raise error
-    assert found
-    assert not any(map(is_there, found))
+
+    with pytest.raises(type(error)):
+        pids_of(words(tmp_path), break_off)
+    assert len(seen) == 2
+    assert not any(map(is_there, seen))
 
 
 def test_a_server_that_ends_while_it_starts_says_why() -> None:
