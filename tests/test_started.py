@@ -84,7 +84,7 @@ def test_nothing_is_left(tmp_path: Path, before: str, child: str) -> None:
     assert not any(map(is_there, found))
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, CannotProbe("it broke", "")], ids=["interrupted", "failed"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CannotProbe("it broke", "")], ids=["interrupted", "failed"])
 def test_nothing_is_left_where_the_work_is_broken_off(tmp_path: Path, error: BaseException) -> None:
     seen: list[int] = []
 
