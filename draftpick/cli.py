@@ -55,6 +55,7 @@ from draftpick.options import (
     OutputLength,
     Overhead,
     Overlay,
+    PlanCosts,
     Policies,
     Precision,
     ProbeBest,
@@ -73,6 +74,7 @@ from draftpick.options import (
     Sequences,
     ServedModel,
     SpecTokens,
+    SpeculatingUrls,
     StopRule,
     Target,
     TargetUrl,
@@ -280,6 +282,7 @@ def probe(
     ] = None,
     target_url: TargetUrl = None,
     draft_url: DraftUrls = None,
+    speculating_url: SpeculatingUrls = None,
     model: ServedModel = None,
     device: TorchDevice = None,
     tensor_parallel_size: TensorParallel = None,
@@ -365,6 +368,11 @@ def plan(
     overhead: Overhead = 0.0,
     num_speculative_tokens: SpecTokens = None,
     policy: Policies = None,
+    costs: PlanCosts = None,
+    target_url: TargetUrl = None,
+    draft_url: DraftUrls = None,
+    speculating_url: SpeculatingUrls = None,
+    model: ServedModel = None,
     engine: EngineName = None,
     device: DeviceName = None,
     tensor_parallel_size: TensorParallel = None,
@@ -401,6 +409,10 @@ def plan(
         raise UsageError(
             "--policy needs the trace of a probe", "name a probe file: draftpick plan probe.json --policy all"
         )
+    if options["costs"] is not None or any(options[name] for name in _SERVERS):
+        raise UsageError(
+            "--costs and servers go with a probe", "name a probe file: draftpick plan probe.json --costs served"
+        )
     numbers = plan_numbers(
         acceptance_rate=acceptance_rate,
         mean_acceptance_length=mean_acceptance_length,
@@ -417,6 +429,10 @@ def plan(
         text = _as_text(plan.document(numbers, asked("plan", options)), wanted, options)
     console.write(text, output)
     raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not options["exit_zero"] else 0)
+
+
+_SERVERS = ("target_url", "draft_url", "speculating_url")
+"""Options of `plan` that name servers to time steps on."""
 
 
 def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
@@ -436,6 +452,13 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     where = setting(
         {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
     )
+    if options["costs"] is not None or any(options[name] for name in _SERVERS):
+        from draftpick.repricing import repriced
+
+        gc.enable()
+        _keep_on_termination()  # a server that was started must end with it
+        with console.Progress() as say:
+            saved = repriced(saved, options, where, catalog, say)
     answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.any), catalog)
     answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
     _answer(answer, options)

@@ -459,6 +459,16 @@ DraftUrls = Annotated[
         rich_help_panel=_SERVED,
     ),
 ]
+SpeculatingUrls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--speculating-url",
+        metavar="K=URL",
+        help="A server of the target that drafts K tokens per step, to time whole steps; repeat for several K.",
+        show_default=False,
+        rich_help_panel=_SERVED,
+    ),
+]
 ServedModel = Annotated[
     str | None,
     typer.Option(
@@ -506,6 +516,16 @@ VerifyCost = Annotated[
 Overhead = Annotated[
     float,
     typer.Option("--overhead", metavar="RATIO", help="What a step with a draft adds, in plain steps of the target."),
+]
+PlanCosts = Annotated[
+    str | None,
+    typer.Option(
+        "--costs",
+        help="served (those of the probe's servers, wherever it is planned for), synthetic (start vLLM here and time "
+        "it), or a JSON file with times.",
+        show_default=False,
+        rich_help_panel=_WHERE,
+    ),
 ]
 CostsFile = Annotated[
     Path | None,
@@ -573,7 +593,7 @@ _SWITCHES = {
     "yes",
     "probe_best",
 }
-_LISTS = {"draft_model", "select", "ignore", "policy", "draft_url"}
+_LISTS = {"draft_model", "select", "ignore", "policy", "draft_url", "speculating_url"}
 _NUMBER_LISTS = {"temperature", "timed_batch"}
 """Of the probe, which measures several at once; one number is one of them."""
 _ARGUMENTS = ("target", "draft", "probe_file")

@@ -21,6 +21,10 @@ MEASURED = frozenset({"measured", "served"})
 """Evidence whose interval decides. For all other evidence the point value does."""
 
 
+BEHIND = "served"
+"""Key of the device of which nothing is known but that a server has it."""
+
+
 def evidence_of(costs: str) -> str:
     """The kind of evidence that a measured acceptance is with costs of this source."""
     return {"measured": "measured", "given": "measured", "served": "served"}.get(costs, "roofline")

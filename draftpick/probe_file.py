@@ -177,7 +177,9 @@ class CostRecord(Record):
     overhead_ms: Spent
     """What a step adds besides."""
     c: Annotated[float, Field(ge=0, lt=1e6)]
-    """draft_ms over target_ms."""
+    """draft_ms over target_ms; of whole steps, what each drafted token adds to one, its verification included."""
+    whole_steps: bool = False
+    """Steps were timed whole: verify_ms holds them, drafting included, by tokens drafted, and draft_ms is 0."""
     passes: dict[str, list[float]] = {}
     """Forward passes alone, without what the software adds: target and draft over 1, 2, … positions."""
     software_adds: dict[str, float] = {}

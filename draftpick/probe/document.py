@@ -16,7 +16,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Pair, Setting
 from draftpick.probe import result
-from draftpick.probe.outcome import Costs, Outcome
+from draftpick.probe.outcome import Costs, Outcome, ServedCosts
 from draftpick.probe.prompts import digest
 from draftpick.probe.result import Measured
 from draftpick.probe.timing import Passes
@@ -329,10 +329,10 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
     request = outcome.request
     for sampling in request.samplings:
         drafts = [one.draft for one in found if one.temperature == sampling.temperature]
-        priced = outcome.priced(drafts[0]) if drafts else None
+        parts = outcome.parts(drafts[0]) if drafts else None
         first = result.first_position(request.engine)
         trace = as_trace(outcome.rows, None, sampling.temperature, first=first, eos_ids=outcome.eos_ids)
-        for rows in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+        for rows in result.looked_up(trace, parts, request.k_max):
             row = result.best_lookup(rows)
             assert row.length is not None, "rows without a length were left out"
             records.append(
@@ -394,23 +394,34 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
 def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
     given = outcome.request.given_times
     if given is not None:
-        return [probe_file.CostRecord(source="given", software="given", **_times(given))]
+        return [given_costs(given)]
     if (served := outcome.served_costs.get(draft)) is not None:
-        return [
-            probe_file.CostRecord(
-                source="served",
-                software=served.software,
-                num_seqs=batch,
-                context=step.context,
-                spread=step.spread,
-                **_times(step.times),
-            )
-            for batch, step in served.steps.items()
-        ]
+        return served_costs(served)
     found = outcome.costs.get(draft)
     if found is None:
         return []
     return [_measured_costs(outcome, found, passes) for passes in found.passes]
+
+
+def served_costs(served: ServedCosts) -> list[probe_file.CostRecord]:
+    """Costs of running servers, a record for each number of sequences at once."""
+    return [
+        probe_file.CostRecord(
+            source="served",
+            software=served.software,
+            num_seqs=batch,
+            context=step.context,
+            spread=step.spread,
+            whole_steps=served.whole_steps,
+            **_times(step.times, served.whole_steps),
+        )
+        for batch, step in served.steps.items()
+    ]
+
+
+def given_costs(times: StepTimes, num_seqs: int = 1) -> probe_file.CostRecord:
+    """Costs that somebody measured elsewhere, for as many sequences at once as they say."""
+    return probe_file.CostRecord(source="given", software="given", num_seqs=num_seqs, **_times(times))
 
 
 def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_file.CostRecord:
@@ -440,14 +451,15 @@ def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_fil
     )
 
 
-def _times(times: StepTimes) -> dict[str, Any]:
+def _times(times: StepTimes, whole_steps: bool = False) -> dict[str, Any]:
+    added = (times.step(times.most_tokens) - times.target) / times.most_tokens
     return {
         "target_ms": times.target * 1e3,
         "draft_first_ms": times.draft_first * 1e3,
         "draft_ms": times.draft * 1e3,
         "verify_ms": [value * 1e3 for value in times.verify],
         "overhead_ms": times.overhead * 1e3,
-        "c": times.draft / times.target,
+        "c": (added if whole_steps else times.draft) / times.target,
     }
 
 

@@ -14,7 +14,7 @@ from draftpick.advice_file import (
     KRecord,
     MemoryRecord,
 )
-from draftpick.pair import MEASURED
+from draftpick.pair import BEHIND, MEASURED
 from draftpick.report.blocks import (
     Block,
     Chart,
@@ -131,6 +131,8 @@ def _times(one: CandidateRecord) -> str:
     plain = f"{milliseconds(cost.target_ms / 1e3)}{load}"
     if not cost.draft_ms and cost.draft_first_ms:
         return f": {milliseconds(cost.draft_first_ms / 1e3)} for all of a step at once, against {plain}"
+    if not cost.draft_ms and cost.c:
+        return f", its verification included; a plain one takes {plain}"
     return f": {milliseconds(cost.draft_ms / 1e3)} against {plain}"
 
 
@@ -539,9 +541,9 @@ def _costs_from(best: CandidateRecord) -> str:
         return cost.source if cost is not None else ""
     assumed = " (assumed)" if cost.device_assumed else ""
     source = {"roofline": "a model of the device and the engine"}.get(cost.source, cost.source)
+    where = f" on {cost.tensor_parallel_size} × {cost.device}{assumed}" if cost.device != BEHIND else ""
     return (
-        f"{source}: {cost.engine} on {cost.tensor_parallel_size} × {cost.device}{assumed}, "
-        f"{cost.num_seqs} {'sequence' if cost.num_seqs == 1 else 'sequences'} at once"
+        f"{source}: {cost.engine}{where}, {cost.num_seqs} {'sequence' if cost.num_seqs == 1 else 'sequences'} at once"
     )
 
 
