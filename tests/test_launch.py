@@ -192,6 +192,7 @@ PATH = ["--speculative-draft-model-path", "org/draft"]
 SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "org/target"]
 ON_NPU = [*SGLANG, "--device", "npu", "--attention-backend", "ascend"]
 LLAMA = ["llama-server", "-m", "target.gguf"]
+LOOKING = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n"]
 XLLM = [
     "xllm",
     "--model",
@@ -256,7 +257,7 @@ DRAFTING = ["--num_speculative_tokens", "3", "--draft_devices", "npu:0"]
             [*LLAMA, "-md", "draft.gguf", "--spec-type", "draft-dspark", "--spec-draft-n-max", "3"],
         ),
         ("llama.cpp@b9246", "mtp", [*LLAMA, "--spec-type", "draft-mtp", "--spec-draft-n-max", "3"]),
-        ("llama.cpp", "ngram", [*LLAMA, "--spec-type", "ngram-simple", "--spec-ngram-simple-size-m", "3"]),
+        ("llama.cpp", "ngram", [*LLAMA, *LOOKING, "3", "--spec-ngram-simple-size-m", "3"]),
         (
             "mlx",
             "draft_model",
