@@ -471,6 +471,8 @@ class DeviceRecord(_Sourced):
     name: Name
     vendor: Name
     aliases: list[Name] = []
+    shared_names: list[Name] = []
+    """What torch or the vendor's tool calls it and another row too, in lower case: memory tells them apart."""
     soc: Name | None = None
     memory_bytes: Count | None = None
     """Nominal."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from draftpick import __version__, intervals, probe_file
-from draftpick.devices import present
+from draftpick.devices import chips
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import result
+from draftpick.probe.device import seen_by_torch
 from draftpick.probe.prompts import digest
 from draftpick.probe.result import Measured
 from draftpick.probe.run import Costs, Outcome
@@ -437,19 +438,21 @@ def _relation(relation: Relation | None) -> dict[str, Any]:
 def _device(outcome: Outcome) -> probe_file.DeviceRecord:
     import torch
 
-    kind = outcome.device.partition(":")[0]
-    named = getattr(getattr(torch, kind, None), "get_device_name", None)
-    try:
-        name = named(outcome.device) if named is not None and kind != "cpu" else None
-    except (RuntimeError, AssertionError, TypeError):
-        name = None
-    threads = torch.get_num_threads() if kind == "cpu" else None
+    kind, _, index = outcome.device.partition(":")
+    if kind == "cpu":
+        name = platform.processor() or platform.machine()
+        return probe_file.DeviceRecord(
+            id="cpu", name=name, count=outcome.request.devices, threads=torch.get_num_threads(), tool_name="cpu"
+        )
+    seen = seen_by_torch(outcome.device, torch)
+    chip = next((one for one in chips(kind) if one.index == int(index or 0)), None)
+    memory = seen.memory_bytes or (chip.memory_bytes if chip is not None else None)
     return probe_file.DeviceRecord(
         id=outcome.device,
-        name=name or platform.processor() or platform.machine(),
+        name=seen.name or (chip.name if chip is not None else platform.machine()),
         count=outcome.request.devices,
-        threads=threads,
-        tool_name=present() if kind != "cpu" else "cpu",
+        tool_name=chip.name if chip is not None else None,
+        memory_bytes=memory,
     )
 
 

@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from draftpick.catalog import Catalog
 from draftpick.choices import PROBE
 from draftpick.probe import checks, result, timing
 from draftpick.probe.checks import Check
-from draftpick.probe.device import Batches, CannotProbe, check_count, find_device, peak_memory, torch_here
+from draftpick.probe.device import (
+    Batches,
+    CannotProbe,
+    check_count,
+    computes_in_bf16,
+    find_device,
+    peak_memory,
+    torch_here,
+)
 from draftpick.probe.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
 from draftpick.probe.prompts import Prompt, digest
 from draftpick.probe.render import Renderer
@@ -37,6 +46,8 @@ class Request(NamedTuple):
     drafts: Sequence[ModelFiles]
     prompts: Sequence[Prompt]
     trace: Path
+    catalog: Catalog
+    """What is known of devices."""
     resume: bool = False
     samplings: Sequence[Sampling] = (Sampling(),)
     k_max: int = 8
@@ -150,6 +161,7 @@ class Probe:
         torch = torch_here()
         device = find_device(request.device, torch)
         check_count(request.devices, device, torch)
+        self._bf16 = computes_in_bf16(device, request.dtype, torch, request.catalog, say)
         self.target = self._load(request.target, device)
         self.drafts = [self._load(draft, device) for draft in request.drafts]
         self.renderer = Renderer(request.target.folder, request.thinking)
@@ -171,6 +183,7 @@ class Probe:
                 dtype=request.dtype,
                 devices=request.devices,
                 attention=request.attention,
+                bf16=self._bf16,
             )
 
     def _refuse_old_trace(self) -> None:

@@ -58,7 +58,7 @@ def probe(
     ours = files[target.id]
     same = [draft for draft in drafts if _shares_ids(relations[draft.id], ours.folder, files[draft.id].folder)]
     others = [draft for draft in drafts if draft not in same]
-    running = Probe(Request(ours, [files[draft.id] for draft in same], **request), say)
+    running = Probe(Request(ours, [files[draft.id] for draft in same], catalog=catalog, **request), say)
     outcome = running.run()
     if not outcome.rows:
         raise CannotProbe("nothing was measured before the run ended", "give it more time")
