@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines clean
+.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -97,6 +97,15 @@ test-engines: $(BIN)/draftpick $(INDEX)
 	$(PYTHON) -m venv $(ENGINES)/mlx
 	$(ENGINES)/mlx/bin/python -m pip install --quiet 'mlx[cpu]' mlx-lm==0.32.2
 	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
+
+# Fetches some 0.5 GB of packages: a real torch_npu without CANN must keep nothing from working but the NPU.
+TORCH_NPU ?= build/torch-npu
+test-torch-npu: $(BIN)/draftpick $(INDEX)
+	$(PYTHON) -m venv $(TORCH_NPU)
+	$(TORCH_NPU)/bin/python -m pip install --quiet torch==2.13.0
+	$(TORCH_NPU)/bin/python -m pip install --quiet torch-npu==2.13.0
+	$(TORCH_NPU)/bin/python -m pip install --quiet --editable '.[probe]' pytest
+	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage

@@ -327,6 +327,11 @@ class Catalog:
             return 0.0
         return min(abs(math.log(max(memory_bytes, 1) / size)) for size in sizes)
 
+    @cached_property
+    def ascend_versions(self) -> Mapping[str, list[Record]]:
+        """Releases that belong together: rows of torch_npu and of engines, the newest first."""
+        return _parsed("ascend_versions.json")  # type: ignore[no-any-return]
+
     # ------------------------------------------------------------------ iteration
 
     def profiles(self) -> Iterator[ModelProfile]:

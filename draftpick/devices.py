@@ -56,13 +56,18 @@ class Chip:
 
 
 class Told(NamedTuple):
-    """What a tool printed, or what stood in the way."""
+    """What a command printed, and what stood in the way."""
 
     text: str
     problem: str = ""
-    """A clause, as `is not on the PATH`; empty where it answered."""
+    """A clause, as `is not on the PATH`; empty where it ended well."""
     missing: bool = False
-    """There is no such tool here."""
+    """There is no such command here."""
+
+    @property
+    def answer(self) -> str:
+        """What it printed, where it ended well."""
+        return "" if self.problem else self.text
 
 
 def first() -> Chip | None:
@@ -72,8 +77,8 @@ def first() -> Chip | None:
 
 def find(kind: str, index: int) -> Chip:
     """The device that torch calls `kind:index`. Raises AbsentDevice with the reason where it is not here."""
-    told = _ask(kind)
-    found = visible(chips_in(kind, told.text))
+    told = ask_for(kind)
+    found = visible(chips_in(kind, told.answer))
     chip = next((one for one in found if one.index == index), None)
     if chip is not None:
         return chip
@@ -82,7 +87,7 @@ def find(kind: str, index: int) -> Chip:
         count = f"{tool} shows {len(found)}, counted from 0"
         raise AbsentDevice(f"there is no {kind}:{index} here: {count}", f"one of {kind}:0 to {kind}:{len(found) - 1}")
     reason = f"{tool} {told.problem or 'shows none'}"
-    if told.text and chips_in(kind, told.text):
+    if chips_in(kind, told.answer):
         reason = f"{VISIBLE} = {os.environ.get(VISIBLE, '')[:40]!r} leaves none of those that {tool} shows"
     raise AbsentDevice(
         f"there is no {kind}:{index} here: {reason}",
@@ -93,7 +98,7 @@ def find(kind: str, index: int) -> Chip:
 
 def chips(kind: str) -> list[Chip]:
     """The devices of a kind that torch may use here, by index; none of a kind whose tool is not known."""
-    return visible(chips_in(kind, _ask(kind).text)) if kind in TOOLS else []
+    return visible(chips_in(kind, ask_for(kind).answer)) if kind in TOOLS else []
 
 
 # ---------------------------------------------------------------------- what the tools print
@@ -106,7 +111,8 @@ TOOLS = {
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
-def _ask(kind: str) -> Told:
+def ask_for(kind: str) -> Told:
+    """What the tool for a kind of device answers."""
     import platform
 
     if kind == "mps" and platform.system() != "Darwin":
@@ -196,11 +202,12 @@ def _apple(text: str) -> Iterator[Chip]:
 # ---------------------------------------------------------------------- asking a tool
 
 
-def ask(*command: str) -> Told:
-    """What a command printed; why not, where it is missing, fails, takes over TIMEOUT_S or prints over _MOST_BYTES."""
+def ask(*command: str, timeout: float | None = None) -> Told:
+    """What a command prints, within TIMEOUT_S or `timeout` seconds and _MOST_BYTES."""
     import subprocess
     from threading import Thread
 
+    seconds = TIMEOUT_S if timeout is None else timeout
     try:
         process = subprocess.Popen(
             command, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -213,18 +220,27 @@ def ask(*command: str) -> Told:
     output = bytearray()
     reader = Thread(target=_read, args=(process.stdout, output), daemon=True)
     reader.start()
-    reader.join(TIMEOUT_S)
-    if reader.is_alive() or not _ends(process):
+    reader.join(seconds)
+    late = reader.is_alive() or not _ends(process)
+    if late:
         process.kill()
         _ends(process)
-        return Told("", f"gave no answer in {TIMEOUT_S:g} s")
-    text = output.decode("utf-8", "replace")
+    return Told(output.decode("utf-8", "replace"), _problem(process.returncode, bytes(output), seconds, late))
+
+
+def _problem(code: int | None, output: bytes, seconds: float, late: bool) -> str:
+    """What stood in the way of a command, as a clause; empty where nothing did."""
+    if late:
+        return f"gave no answer in {seconds:g} s"
     if len(output) > _MOST_BYTES:
-        return Told("", "printed without end")
-    if process.returncode != 0:
-        said = next((line.strip()[:100] for line in text.splitlines() if line.strip()), "")
-        return Told("", f"failed with exit code {process.returncode}" + (f": {said}" if said else ""))
-    return Told(text)
+        return "printed without end"
+    if code == 0:
+        return ""
+    lines = output.decode("utf-8", "replace").splitlines()
+    said = next((line.strip()[:100] for line in lines if line.strip()), "")
+    return (f"was ended by signal {-code}" if code and code < 0 else f"failed with exit code {code}") + (
+        f": {said}" if said else ""
+    )
 
 
 def _read(pipe: IO[bytes], output: bytearray) -> None:
