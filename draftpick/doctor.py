@@ -138,7 +138,7 @@ def _torch(case: Case) -> Iterator[Line]:
             f"{seen.version} is imported, but looking at its devices: {what}",
             "a driver that hangs or fails: see the device's own tool; `--device cpu` measures without it",
         )
-    elif _number(seen.version) < (2, 6):
+    elif () < _number(seen.version) < (2, 6):
         yield Line("torch", "fail", f"{seen.version} is too old to measure with", "take torch 2.6 or later")
     else:
         here = f"{seen.count} × {seen.kind} ({seen.name or 'no name'})" if seen.count else "no accelerator, the CPU"
@@ -187,7 +187,7 @@ def _transformers(case: Case) -> Iterator[Line]:
             )
         return
     look_ = machine.torch
-    if _number(version) < (5,):
+    if () < _number(version) < (5,):
         yield Line("transformers", "warn", f"{version} is older than the probe takes", "pip install 'transformers>=5'")
     elif machine.lacks_cann:
         yield Line(
@@ -424,12 +424,12 @@ def _states(case: Case) -> Iterator[Line]:
         full = [chip for chip in chips if chip.total_mb and chip.used_mb is not None and _is_full(chip)]
         ill = [chip for chip in chips if chip.health not in (None, "OK", "NA")]
         for chip in ill:
-            verdict: Verdict = "warn" if str(chip.health).lower() == "warning" else "fail"
+            verdict: Verdict = "fail" if str(chip.health).lower() in ("alarm", "critical") else "warn"
             yield Line(
                 f"{chip.kind}:{chip.index}",
                 verdict,
                 f"{chip.name}: health is {str(chip.health)[:40]}",
-                f"see `npu-smi info -t health -i {chip.index}` and take another device",
+                "see `npu-smi info -t health` for its NPU id, and take another device",
             )
         free = [chip for chip in chips if chip not in full and chip not in ill]
         for chip in full:

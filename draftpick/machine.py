@@ -85,7 +85,7 @@ class Machine(NamedTuple):
     tools: Mapping[str, Told]
     """What npu-smi and nvidia-smi answered, by the kind of device."""
     chips: Mapping[str, list[Chip]]
-    """All that these tools show, by kind."""
+    """Those that torch may use, by kind; all that their tool shows where the environment leaves none of them."""
     lacks_cann: bool
     """torch_npu is installed, and its libraries do not load."""
     cann: ascend.Cann | None
@@ -116,14 +116,14 @@ def look(offline: str | None, hub: str | None, modelscope: str | None) -> Machin
         jobs["modelscope"] = partial(reach, modelscope)
     found = _side_by_side(jobs)
     tools = {kind: found[kind] for kind in devices.TOOLS}
-    chips = {kind: seen for kind, told in tools.items() if (seen := devices.chips_in(kind, told.answer))}
+    shown = {kind: seen for kind, told in tools.items() if (seen := devices.chips_in(kind, told.answer))}
     return Machine(
         offline=offline,
         versions=versions,
         torch=found.get("torch"),
         torch_alone=found.get("alone"),
         tools=tools,
-        chips=chips,
+        chips={kind: devices.visible(seen) or seen for kind, seen in shown.items()},
         lacks_cann=found.get("lacks_cann", False),
         cann=ascend.cann(),
         driver=ascend.driver_version() or devices.driver_in(tools["npu"].answer),

@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from commands import run
@@ -19,6 +21,8 @@ from hypothesis import strategies as st
 from draftpick import catalog, devices
 from draftpick.devices import Chip
 from draftpick.errors import AbsentDevice, UsageError
+from draftpick.evidence import device_of
+from draftpick.probe_file import DeviceRecord
 
 A2 = """\
 +------------------------------------------------------------------------------------------------+
@@ -550,3 +554,23 @@ def test_a_present_device_that_nobody_catalogued_is_an_error_that_names_it(say: 
     answer = run("check", *PAIR[:2], "--device", "auto")
     assert answer.exit_code == 2
     assert "frobnicator 9000" in answer.stderr.lower()
+
+
+@pytest.mark.parametrize(
+    ("seen", "key"),
+    [
+        ({"name": "Ascend910B4", "tool_name": "910B4", "memory_bytes": 65_455_301_591}, "910b4-1"),
+        ({"name": "Ascend910B4", "tool_name": "910B4", "memory_bytes": 31_664_646_000}, "910b4"),
+        ({"name": "Ascend910_9391", "tool_name": "Ascend910", "memory_bytes": 65_455_301_591}, "910c"),
+        ({"name": "arm", "tool_name": "Apple M3 Max"}, "m3-max"),
+        ({"name": "Ascend310P3", "tool_name": "310p-duo-48g"}, "310p-duo-48g"),
+        ({"name": "Intel Xeon", "tool_name": "cpu"}, "cpu"),
+        ({"name": "h100", "tool_name": "cpu"}, "cpu"),
+        ({"name": "Ascend990X", "tool_name": "990X", "memory_bytes": 10**9}, "npu:0"),
+        ({"name": "Ascend990X"}, "npu:0"),
+    ],
+    ids=str,
+)
+def test_what_was_measured_on_is_found_again(seen: dict[str, Any], key: str) -> None:
+    probe = SimpleNamespace(device=DeviceRecord(id="npu:0", **seen))
+    assert device_of(probe, catalog.load()).key == key  # type: ignore[arg-type]

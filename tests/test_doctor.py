@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from commands import environment, run
+from jsonschema import Draft202012Validator
 from test_devices import A2, A3, DUO, EDGE, OLD
 
 from draftpick import ascend, doctor, machine
@@ -41,6 +42,8 @@ NEEDED = (
     "typing_inspection",
 )
 NEEDED += ("typing_extensions", "shellingham", "markdown_it", "mdurl", "pygments", "tomli", "numpy", "numpy.libs")
+
+SCHEMA = Draft202012Validator(json.loads((REPOSITORY / "schemas" / "doctor.schema.json").read_text(encoding="utf-8")))
 
 # ---------------------------------------------------------------------- packages that stand for others
 
@@ -82,13 +85,6 @@ def is_torch_npu_available():
 def torch(version: str = "2.10.0+cpu", count: int = 0, cuda: str | None = None, kind: str = "npu") -> tuple[str, str]:
     code = TORCH.format(version=version, count=count, cuda=cuda, kind=kind, name="Ascend910B3", memory=65_455_301_591)
     return version, code
-
-
-class Package(NamedTuple):
-    """A version, and what importing it runs."""
-
-    version: str
-    code: str = ""
 
 
 def npu_packages(torch_npu: str = "2.10.0.post4", count: int = 2, **of_torch: Any) -> dict[str, tuple[str, str]]:
@@ -404,6 +400,16 @@ STATES: dict[str, State] = {
         ],
         tools={"npu-smi": shows(A3.format(total=65536).replace("15133/", "62464/"))},
     ),
+    "the runtime shows one of two devices": State(
+        [
+            NO_TORCH,
+            ("devices", "ok", r"1 × npu: Ascend910, 61\.2 of 64\.0 GiB free; --device 910c", ""),
+            ("torch_npu", "warn", "npu-smi shows 1", ""),
+            ("CANN", "warn", "not found", ""),
+        ],
+        tools={"npu-smi": shows(A3.format(total=65536).replace("15133/", "62464/"))},
+        variables={"ASCEND_RT_VISIBLE_DEVICES": "1"},
+    ),
     "all devices are full": State(
         [
             NO_TORCH,
@@ -692,6 +698,7 @@ def test_it_is_reported_like_other_documents(python: Path, tmp_path: Path, form:
     assert "This machine" in text
     assert "take --device npu:1" in text
     assert run("report", str(tmp_path / "seen.json"), "--format", form).stdout == text
+    assert list(SCHEMA.iter_errors(json.loads((tmp_path / "seen.json").read_text()))) == []
     assert [(one.id, one.key, one.used_mb) for one in found.devices] == [
         ("npu:0", "910c", 62464),
         ("npu:1", "910c", 2886),

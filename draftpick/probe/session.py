@@ -14,7 +14,7 @@ from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.probe import translated, weights
-from draftpick.probe.device import CannotProbe
+from draftpick.probe.device import CannotProbe, torch_here
 from draftpick.probe.document import document
 from draftpick.probe.run import ModelFiles, Probe, Request
 
@@ -101,6 +101,7 @@ def _shares_ids(relation: Relation | None, ours: Path, theirs: Path) -> bool:
     if relation is not None and relation.kind == "different":
         return False
     # Nobody compared them before: the tokenizers themselves are here.
+    torch_here()
     from transformers import AutoTokenizer
 
     def vocabulary(folder: Path) -> dict[str, int]:
