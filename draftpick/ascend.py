@@ -88,8 +88,8 @@ def has_torch_npu() -> bool:
 
 def lacks_cann() -> bool:
     """Whether torch_npu is installed and the libraries it is built on do not load."""
-    if not has_torch_npu():
-        return False
+    if sys.modules.get("torch_npu") is not None or not has_torch_npu():
+        return False  # imported already, or not here
     import ctypes
 
     try:
