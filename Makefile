@@ -7,7 +7,7 @@ INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate eval-served test-real-tokenizers \
-	test-engines clean
+	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -127,6 +127,15 @@ $(LLAMA)/build/bin/llama-server:
 	$(LLAMA)/venv/bin/cmake -S $(LLAMA)/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
 		-DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_MTMD=OFF
 	$(LLAMA)/venv/bin/cmake --build $(LLAMA)/build --target llama-server --parallel $$(getconf _NPROCESSORS_ONLN)
+
+# Fetches some 0.5 GB of packages: a real torch_npu without CANN must keep nothing from working but the NPU.
+TORCH_NPU ?= build/torch-npu
+test-torch-npu: $(BIN)/draftpick $(INDEX)
+	$(PYTHON) -m venv $(TORCH_NPU)
+	$(TORCH_NPU)/bin/python -m pip install --quiet torch==2.13.0
+	$(TORCH_NPU)/bin/python -m pip install --quiet torch-npu==2.13.0
+	$(TORCH_NPU)/bin/python -m pip install --quiet --editable '.[probe]' pytest
+	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage

@@ -68,6 +68,8 @@ def compile_index(folder: Path) -> dict[str, bytes]:
     # Exact ids need no look-up: most runs never read this file.
     files["names.json"] = _bytes({name: index.pop(name) for name in ("names", "head_names")})
     files["index.json"] = _bytes(index)
+    if (folder / "ascend_versions.toml").is_file():
+        files["ascend_versions.json"] = _bytes(_plain(read_toml(folder / "ascend_versions.toml")))
     return files
 
 

@@ -221,10 +221,19 @@ GATE_TABLE: tuple[Choice, ...] = (
 )
 """What a gate takes for worse where its policy does not say; see draftpick/gate."""
 
+DOCTOR_TABLE: tuple[Choice, ...] = (
+    Choice("old-catalogue", 180, "days after which about one generation of models and engines is missing"),
+    Choice("full-device", 0.1, "share of a device's memory: less than that free holds no model worth speeding up"),
+    Choice("low-disk", 20 * 2**30, "bytes: a target of 7B parameters and a draft take about as much"),
+    Choice("full-disk", 2**28, "bytes: less may not hold the files of one tokenizer and a trace"),
+    Choice("counting-time", 0.2, "seconds: a cache of some thousand files is counted in a tenth of that"),
+)
+
 COSTS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in COST_TABLE})
 PRIORS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PRIOR_TABLE})
 PROBE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PROBE_TABLE})
 GATE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in GATE_TABLE})
+DOCTOR: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in DOCTOR_TABLE})
 
 
 def choices_of(rule: str) -> tuple[Choice, ...]:

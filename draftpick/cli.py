@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from draftpick.candidates import Resolve
     from draftpick.catalog import Catalog
     from draftpick.choices import RuleChoices
+    from draftpick.doctor_file import DoctorFile
     from draftpick.evidence import Evidence
     from draftpick.gate_file import GateFile
     from draftpick.models.profile import ModelProfile
@@ -707,6 +708,34 @@ def report(
     console.write(text, output)
 
 
+def doctor(
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """Look at this machine: devices, torch, torch_npu, CANN, hubs, caches; what does not work, and how to mend it."""
+    options = _options(dict(locals()))
+    from draftpick.doctor import examine
+
+    found = examine(offline=bool(options["offline"]), overlay=catalog_folder)
+    wanted = _format(options)
+    if wanted is Format.table:
+        from draftpick.report.doctor import table
+
+        text = table(found.lines, quiet=bool(quiet), **console.screen(no_color, output))
+    else:
+        from draftpick.doctor_file import recorded
+
+        text = _written(recorded(found), wanted)
+    console.write(text, output)
+    raise typer.Exit(0 if exit_zero else found.exit_code)
+
+
 def rules(
     name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
     no_color: NoColor = None,
@@ -790,6 +819,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "observe": (observe, "Watch", "draftpick observe http://localhost:8000 --interval 60 --draft-cost 0.05"),
     "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
+    "doctor": (doctor, "Look up", "draftpick doctor"),
 }
 CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "list": (catalog_list, "draftpick catalog list --kind devices"),
@@ -912,6 +942,17 @@ def _as_text(document: dict[str, Any], wanted: Format, options: dict[str, Any]) 
     return saved.write(
         advice_of(document), wanted.value, explain=explain, everything=everything, catalog_folder=overlay
     )
+
+
+def _written(found: "DoctorFile", wanted: Format) -> str:
+    """A document in a format that is no table."""
+    if wanted is Format.json:
+        from draftpick.report.text import json_text
+
+        return json_text(found.model_dump(mode="json")) + "\n"
+    from draftpick.report import saved
+
+    return saved.write(found, wanted.value)
 
 
 def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -142,11 +143,13 @@ def from_probe(probe: ProbeFile, catalog: Catalog, temperature: float | None = N
 
 def device_of(probe: ProbeFile, catalog: Catalog) -> Device:
     """What a probe was measured on, as the catalogue has it where it does."""
-    named = probe.device.tool_name
-    try:
-        return catalog.device(named) if named else _unlisted(probe)
-    except DraftpickError:
-        return _unlisted(probe)
+    one = probe.device
+    # torch knows the exact chip where npu-smi may tell only its kind; on a CPU its name is not the catalogue's.
+    for name in (one.name if one.tool_name != "cpu" else None, one.tool_name):
+        if name:
+            with contextlib.suppress(DraftpickError):
+                return catalog.device_seen(name, one.memory_bytes)
+    return _unlisted(probe)
 
 
 def _unlisted(probe: ProbeFile) -> Device:

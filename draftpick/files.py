@@ -478,6 +478,8 @@ class DeviceRecord(_Sourced):
     name: Name
     vendor: Name
     aliases: list[Name] = []
+    shared_names: list[Name] = []
+    """What torch or the vendor's tool calls it and another row too, in lower case: memory tells them apart."""
     soc: Name | None = None
     memory_bytes: Count | None = None
     """Nominal."""
@@ -540,6 +542,41 @@ class IssuesFile(_Record):
     """known_issues.toml."""
 
     issue: list[IssueRecord] = []
+
+
+Release = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\w+)*$")]
+Python = Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
+
+
+class TorchNpuRecord(_Sourced):
+    """One `[[torch_npu]]` row: a release and what it is made for."""
+
+    version: Release
+    torch: Release
+    cann: Release | None = None
+    python_min: Python | None = None
+    python_max: Python | None = None
+
+
+class AscendEngineRecord(_Sourced):
+    """One `[[engine]]` row: a release of an engine for NPUs and the set that it names."""
+
+    name: Name
+    version: Release
+    vllm: Release | None = None
+    cann: Release | None = None
+    torch: Release | None = None
+    torch_npu: Release | None = None
+    triton_ascend: Release | None = None
+    python_min: Python | None = None
+    python_max: Python | None = None
+
+
+class AscendVersionsFile(_Record):
+    """ascend_versions.toml: newest releases first."""
+
+    torch_npu: list[TorchNpuRecord]
+    engine: list[AscendEngineRecord]
 
 
 _PROFILE_FIELDS = ModelProfile._fields
@@ -682,8 +719,34 @@ def _check_files(folder: Path, paths: Sequence[Path], seen: _Seen) -> None:
                 _in_order(name, "device", [row.key for row in devices.device], seen)
         elif path.name == "known_issues.toml":
             _check_issues(name, content, seen)
+
+        elif path.name == "ascend_versions.toml":
+            _check_versions(name, content, seen)
         else:
             _check_family(name, content, seen)
+
+
+def _check_versions(name: str, content: dict[str, Any], seen: _Seen) -> None:
+    record = _record(AscendVersionsFile, name, content, seen)
+    if not isinstance(record, AscendVersionsFile):
+        return
+    if seen.overlay:
+        seen.add(name, "", "releases are read from the shipped catalogue alone", "remove the file", warning=True)
+    known = {row.version: row for row in record.torch_npu}
+    if len(known) < len(record.torch_npu):
+        seen.add(name, "torch_npu", "a version stands twice", "remove one of the two rows")
+    for row in record.torch_npu:
+        if row.torch.split(".")[:2] != row.version.split(".")[:2]:
+            seen.add(name, f"torch_npu {row.version}", f"is made for torch {row.torch}", "correct torch or version")
+    for engine in record.engine:
+        pinned = known.get(engine.torch_npu) if engine.torch_npu is not None else None
+        if pinned is not None and (pinned.torch, pinned.cann) != (engine.torch, engine.cann):
+            seen.add(
+                name,
+                f"engine {engine.name} {engine.version}",
+                f"its torch_npu {pinned.version} belongs to torch {pinned.torch} and CANN {pinned.cann}",
+                "correct one of the two rows",
+            )
 
 
 def _check_family(name: str, content: dict[str, Any], seen: _Seen) -> None:

@@ -326,6 +326,8 @@ class DeviceRecord(Record):
     """Of the CPU that computed; null on an accelerator."""
     tool_name: str | None = None
     """As the device's own tool names it, for the catalogue; null in files of older versions."""
+    memory_bytes: Annotated[int, Field(ge=1)] | None = None
+    """What the framework, or else that tool, says one device has in all; null on a CPU and where nothing says so."""
 
 
 class KnownModel(ModelRecord):

@@ -64,7 +64,7 @@ def made(folder: Path) -> Made:
     budget = Budget(len(asked), 0.0, most_prompts=len(asked), fixed=True)
     request = Request(
         files[0], files[1:], asked, folder / "pool.jsonl", max_new_tokens=TOKENS, k_max=1, batch_size=32,
-        times_passes=False, budget=budget,
+        times_passes=False, budget=budget, catalog=load_catalog(None),
     )  # fmt: skip
     probe = Probe(request, lambda said: None)
     outcome = probe.run()
@@ -123,8 +123,7 @@ class Gate:
     def __init__(self, folder: Path, measured: Made) -> None:
         self._folder, self._made = folder, measured
         first = dataclasses.replace(measured.outcome, rows=list(measured.sound[:8]))
-        catalog = load_catalog(None)
-        self._template = document(first, measured.target, [measured.draft], {}, catalog, source="pool", beside=folder)
+        self._template = document(first, measured.target, [measured.draft], {}, source="pool", beside=folder)
         self._pair = PairRow(name="demo", target="target", draft="draft", evidence="probe.json")
         self._policy = PolicyFile(baseline="baseline.json", defaults=Policy(), pair=[self._pair])
         models = {"target": measured.target, "draft": measured.draft}
@@ -136,7 +135,7 @@ class Gate:
             raise AssertionError("the evidence is saved")
 
         today = datetime.now(timezone.utc).date()
-        self._sources = Sources(catalog, find, lambda pair: Setting(), never, today)
+        self._sources = Sources(measured.outcome.request.catalog, find, lambda pair: Setting(), never, today)
 
     def baseline(self, rows: Sequence[Row]) -> BaselineFile:
         """The baseline that these answers give."""

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "draftpick"
 
 # A module may import those of its own stage and of earlier ones, inside functions too.
 STAGES = [
-    {"errors", "atomic", "toml_file", "devices", "launch_values", "record"},
+    {"errors", "atomic", "toml_file", "devices", "ascend", "launch_values", "record"},
     {"models.bounded", "models.probe_texts", "models.gguf"},
     {"http"},
     {"models.vocabulary", "models.cutting", "models.tokenizer"},
@@ -50,6 +50,9 @@ STAGES = [
     {"advice"},
     {"replanning"},
     {"gate"},
+    {"torch_look", "machine"},
+    {"doctor"},
+    {"doctor_file"},
     {"scrape", "responses"},
     {"observe"},
     {"launch_text"},

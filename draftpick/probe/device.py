@@ -6,8 +6,11 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from draftpick.devices import present
+from draftpick.ascend import hide_torch_npu, is_hidden, lacks_cann
+from draftpick.catalog import Catalog
+from draftpick.devices import chips
 from draftpick.errors import DraftpickError, UsageError
+from draftpick.pair import Device
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -33,10 +36,16 @@ class Place(NamedTuple):
     """Of the CPU that computed; None on an accelerator."""
     tool_name: str | None = None
     """As the device's own tool names it, for the catalogue."""
+    memory_bytes: int | None = None
 
 
 def torch_here() -> Any:
-    """The module torch. Raises CannotProbe where it, or transformers, cannot be imported."""
+    """The module torch. Raises CannotProbe where it, or transformers, cannot be imported.
+
+    A torch_npu without CANN would keep both from being imported, on a CPU too: it is taken to be absent.
+    """
+    if lacks_cann():
+        hide_torch_npu()
     try:
         import torch
         import transformers
@@ -44,7 +53,7 @@ def torch_here() -> Any:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = "install the build of torch for this device, then: pip install 'draftpick[probe]'"
         if "backend extension" in first or "libhccl" in first or "libascend" in first:
-            hint = "torch-npu is installed but CANN is not found: source its set_env.sh, or pip uninstall torch-npu"
+            hint = "torch-npu does not fit what is installed here: `draftpick doctor` says what, and how to mend it"
         raise CannotProbe(f"the probe needs torch and transformers: {first}", hint) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -65,10 +74,15 @@ def find_device(asked: str | None, torch: Any) -> str:
         raise UsageError(f"--device {asked!r} is no device of torch", "give npu, npu:0, cuda:1, mps, cpu or auto")
     if name == "cpu":
         return "cpu"
+    if name == "npu" and is_hidden():
+        raise CannotProbe(
+            "there is no npu device here: torch-npu is installed, but CANN is not on the loader's path",
+            "source CANN's set_env.sh; `draftpick doctor` says where it lies",
+        )
     if name != kind:
         raise CannotProbe(
             f"there is no {name} device here: torch sees {kind}",
-            f"measure on it with --device {kind}, or run this on the machine that has it",
+            f"measure on it with --device {kind}, or run this on the machine that has it; `draftpick doctor` says more",
         )
     count = torch.accelerator.device_count()
     if index and int(index) >= count:
@@ -90,15 +104,17 @@ def place_of(device: str) -> Place:
     """What torch, and the device's own tool, say of a device here."""
     import torch
 
-    kind = device.partition(":")[0]
-    named = getattr(getattr(torch, kind, None), "get_device_name", None)
-    try:
-        name = named(device) if named is not None and kind != "cpu" else None
-    except (RuntimeError, AssertionError, TypeError):
-        name = None
-    threads = torch.get_num_threads() if kind == "cpu" else None
-    tool_name = present() if kind != "cpu" else "cpu"
-    return Place(device, name or platform.processor() or platform.machine(), threads, tool_name)
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return Place("cpu", platform.processor() or platform.machine(), torch.get_num_threads(), "cpu")
+    seen = seen_by_torch(device, torch)
+    chip = next((one for one in chips(kind) if one.index == int(index or 0)), None)
+    return Place(
+        device,
+        seen.name or (chip.name if chip is not None else platform.machine()),
+        tool_name=chip.name if chip is not None else None,
+        memory_bytes=seen.memory_bytes or (chip.memory_bytes if chip is not None else None),
+    )
 
 
 def software_here() -> dict[str, str]:
@@ -112,6 +128,60 @@ def software_here() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+class Seen(NamedTuple):
+    """What torch calls a device; None where it does not say."""
+
+    name: str | None
+    memory_bytes: int | None
+
+
+def seen_by_torch(device: str, torch: Any) -> Seen:
+    """Name and total memory of an accelerator."""
+    kind, _, index = device.partition(":")
+    module = getattr(torch, kind, None)
+
+    def asked(function: str) -> Any:
+        try:
+            return getattr(module, function)(int(index or 0))
+        except (AttributeError, RuntimeError, AssertionError, TypeError):
+            return None
+
+    total = getattr(asked("get_device_properties"), "total_memory", None)
+    return Seen(asked("get_device_name"), int(total) if total else None)
+
+
+def computes_in_bf16(device: str, asked: str | None, torch: Any, catalog: Catalog, say: Callable[[str], None]) -> bool:
+    """Whether a device computes in bfloat16, as the catalogue or else torch says; `asked` is the dtype of --dtype.
+
+    Raises CannotProbe where it does not, and bfloat16 was asked for.
+    """
+    reason = _lacks_bf16(device, torch, catalog)
+    if reason is None:
+        return True
+    if asked == "bfloat16":
+        raise CannotProbe(reason, "take --dtype float16, or leave it out: a checkpoint in bfloat16 is then loaded so")
+    if asked is None:
+        say(f"{reason}: a checkpoint in it is loaded in float16")
+    return False
+
+
+def _lacks_bf16(device: str, torch: Any, catalog: Catalog) -> str | None:
+    if device == "cpu":
+        return None
+    row = _row_of(seen_by_torch(device, torch), catalog)
+    if row is not None and row.bf16 is not None:
+        return None if row.bf16 else f"{row.name} has no bfloat16"
+    supported = getattr(getattr(torch, device.partition(":")[0], None), "is_bf16_supported", None)
+    return f"torch says that {device} has no bfloat16" if supported is not None and not supported() else None
+
+
+def _row_of(seen: Seen, catalog: Catalog) -> Device | None:
+    try:
+        return catalog.device_seen(seen.name, seen.memory_bytes) if seen.name else None
+    except UsageError:
+        return None
 
 
 def synchronize(device: str) -> None:

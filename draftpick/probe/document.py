@@ -10,7 +10,6 @@ from typing import Any
 
 from draftpick import __version__, intervals, probe_file
 from draftpick.candidates import given_model
-from draftpick.catalog import Catalog
 from draftpick.choices import ASCEND_PREFERENCE
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
@@ -31,7 +30,6 @@ def document(
     target: ModelProfile,
     drafts: Sequence[ModelProfile],
     relations: Mapping[str, Relation | None],
-    catalog: Catalog,
     *,
     source: str,
     beside: Path | None,
@@ -42,7 +40,7 @@ def document(
     plans = [_plan(outcome, one) for one in found]
     said, best, unsteady = _decide(outcome, found, plans)
     lookups = _draft_free(outcome, found)
-    suspects = {draft.id: _suspect(outcome, target, draft, relations.get(draft.id), catalog) for draft in drafts}
+    suspects = {draft.id: _suspect(outcome, target, draft, relations.get(draft.id)) for draft in drafts}
     return probe_file.ProbeFile(
         schema_version="1",
         kind="probe",
@@ -230,10 +228,9 @@ def draft_record(outcome: Outcome, found: Measured, plan: Plan | None, suspect: 
     )
 
 
-def _suspect(
-    outcome: Outcome, target: ModelProfile, draft: ModelProfile, relation: Relation | None, catalog: Catalog
-) -> str:
+def _suspect(outcome: Outcome, target: ModelProfile, draft: ModelProfile, relation: Relation | None) -> str:
     """What is known of the engine and device of this probe, where next to nothing was accepted; empty: nothing."""
+    catalog = outcome.request.catalog
     engine = catalog.engine(outcome.request.engine)
     temperature = outcome.request.samplings[0].temperature
     pair = Pair(target, given_model(draft), Setting(engine=engine, temperature=temperature), relation)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable
-from draftpick.models.bounded import read_json
+from draftpick.models.bounded import CONFIG_BYTES, read_json
 from draftpick.probe.device import BrokenLogits, CannotProbe, is_out_of_memory, torch_here
 
 if TYPE_CHECKING:
@@ -144,14 +144,25 @@ class LocalModel:
 
 
 def load(
-    folder: Path, *, id: str, device: str, dtype: str | None, devices: int = 1, attention: str | None = None
+    folder: Path,
+    *,
+    id: str,
+    device: str,
+    dtype: str | None,
+    devices: int = 1,
+    attention: str | None = None,
+    bf16: bool = True,
 ) -> LocalModel:
-    """The model of a folder, ready to run. Raises CannotProbe, NotResolvable or InvalidFile with what to do."""
+    """The model of a folder, ready to run; a checkpoint in bfloat16 in float16 where the device has no `bf16`.
+
+    Raises CannotProbe, NotResolvable or InvalidFile with what to do.
+    """
     torch = torch_here()
     from transformers import AutoModelForCausalLM
 
     _check_weights(folder, id)
-    wanted = getattr(torch, dtype) if dtype is not None else torch.float32 if device == "cpu" else "auto"
+    name = dtype or _usual_dtype(folder, device, bf16)
+    wanted = getattr(torch, name) if name is not None else "auto"
     options: dict[str, Any] = {"dtype": wanted, "use_safetensors": True, "trust_remote_code": False}
     if attention is not None:
         options["attn_implementation"] = attention
@@ -171,6 +182,22 @@ def load(
     local = LocalModel(id, model, device if devices == 1 else first)
     check_reading(local)
     return local
+
+
+def _usual_dtype(folder: Path, device: str, bf16: bool) -> str | None:
+    """The dtype to load in where nobody named one; None for the checkpoint's own."""
+    if device == "cpu":
+        return "float32"
+    # Converted when loading: afterwards the tables of rotary positions would be rounded too.
+    return "float16" if not bf16 and stored_dtype(folder) in (None, "bfloat16") else None
+
+
+def stored_dtype(folder: Path) -> str | None:
+    """The dtype that a checkpoint's config states; None where it states none. Raises InvalidFile for a broken one."""
+    config = read_json(folder / "config.json", CONFIG_BYTES)
+    parts = [config, *(part for name in ("text_config", "llm_config") if isinstance(part := config.get(name), dict))]
+    named = [part[key] for part in parts for key in ("dtype", "torch_dtype") if isinstance(part.get(key), str)]
+    return named[0].removeprefix("torch.") if named else None
 
 
 def missing_shards(folder: Path) -> list[str]:

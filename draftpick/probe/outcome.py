@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from draftpick.catalog import Catalog
 from draftpick.choices import PROBE
 from draftpick.probe import result, timing
 from draftpick.probe.checks import Check
@@ -42,6 +43,8 @@ class Request(NamedTuple):
     drafts: Sequence[ModelFiles]
     prompts: Sequence[Prompt]
     trace: Path
+    catalog: Catalog
+    """What is known of devices and engines."""
     resume: bool = False
     samplings: Sequence[Sampling] = (Sampling(),)
     k_max: int = 8

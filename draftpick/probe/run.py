@@ -13,6 +13,7 @@ from draftpick.probe.device import (
     Batches,
     CannotProbe,
     check_count,
+    computes_in_bf16,
     find_device,
     peak_memory,
     place_of,
@@ -38,6 +39,7 @@ class Probe:
         torch = torch_here()
         device = find_device(request.device, torch)
         check_count(request.devices, device, torch)
+        self._bf16 = computes_in_bf16(device, request.dtype, torch, request.catalog, say)
         self.target = self._load(request.target, device)
         self.drafts = [self._load(draft, device) for draft in request.drafts]
         self.renderer = Renderer(request.target.folder, request.thinking)
@@ -61,6 +63,7 @@ class Probe:
                 dtype=request.dtype,
                 devices=request.devices,
                 attention=request.attention,
+                bf16=self._bf16,
             )
 
     def _refuse_old_trace(self) -> None:

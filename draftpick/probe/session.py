@@ -15,7 +15,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import BEHIND
 from draftpick.probe import translated, weights
-from draftpick.probe.device import CannotProbe, Place
+from draftpick.probe.device import CannotProbe, Place, torch_here
 from draftpick.probe.document import document
 from draftpick.probe.outcome import ModelFiles, Request
 from draftpick.probe.run import Probe
@@ -61,11 +61,11 @@ def probe(
     ours = files[target.id]
     same = [draft for draft in drafts if _shares_ids(relations[draft.id], ours.folder, files[draft.id].folder)]
     others = [draft for draft in drafts if draft not in same]
-    running = Probe(Request(ours, [files[draft.id] for draft in same], **request), say)
+    running = Probe(Request(ours, [files[draft.id] for draft in same], catalog=catalog, **request), say)
     outcome = running.run()
     if not outcome.rows:
         raise CannotProbe("nothing was measured before the run ended", "give it more time")
-    found = document(outcome, target, drafts, relations, catalog, source=prompts_from, beside=beside)
+    found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
     if outcome.interrupted:
         return Done(found, True)
     try:
@@ -124,14 +124,16 @@ def served(
         raise UsageError("two addresses serve one draft", "name each draft once, or give them names after the target's")
     models = zip((target, *drafts), servers, strict=True)
     files = [ModelFiles(model.id, None, server.about.identity) for model, server in models]
-    asked = Request(files[0], files[1:], **{**request, "engine": request["engine"] or servers[0].about.engine})
+    asked = Request(
+        files[0], files[1:], catalog=catalog, **{**request, "engine": request["engine"] or servers[0].about.engine}
+    )
     host = f"behind {servers[0].client.address}"
     place = Place(BEHIND, f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
     outcome = ServedProbe(asked, place, whole, say).run()
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
-    found = document(outcome, target, drafts, relations, catalog, source=prompts_from, beside=beside)
+    found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
     return Done(found, outcome.interrupted)
 
 
@@ -192,6 +194,7 @@ def _shares_ids(relation: Relation | None, ours: Path, theirs: Path) -> bool:
     if relation is not None and relation.kind == "different":
         return False
     # Nobody compared them before: the tokenizers themselves are here.
+    torch_here()
     from transformers import AutoTokenizer
 
     def vocabulary(folder: Path) -> dict[str, int]:

@@ -56,7 +56,7 @@ PLAIN: dict[str, Any] = {
     "models": {"acme/draft": record_of(DRAFT._replace(path=None)).model_dump(mode="json")},
     "identities": {"acme/target": {"weights": "aa", "revision": None}},
     "relations": {"acme/draft": {"kind": "identical", "verified": True, "reason": "all ids"}},
-    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2, "tool_name": "cpu"},
+    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2, "tool_name": "cpu", "memory_bytes": None},
     "software": {"torch": "2"},
     "dtype": "float32",
     "sampling": {"temperatures": [0.0], "top_k": 0},
