@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from draftpick.choices import PROBE
 from draftpick.probe import checks, result, timing
 from draftpick.probe.checks import Check
-from draftpick.probe.device import Batches, CannotProbe, check_count, find_device, peak_memory, torch_here
+from draftpick.probe.device import (
+    Batches,
+    CannotProbe,
+    check_count,
+    failures_told,
+    find_device,
+    make_current,
+    peak_memory,
+    torch_here,
+)
 from draftpick.probe.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
 from draftpick.probe.prompts import Prompt, digest
 from draftpick.probe.render import Renderer
@@ -150,6 +159,7 @@ class Probe:
         torch = torch_here()
         device = find_device(request.device, torch)
         check_count(request.devices, device, torch)
+        make_current(device, torch)
         self.target = self._load(request.target, device)
         self.drafts = [self._load(draft, device) for draft in request.drafts]
         self.renderer = Renderer(request.target.folder, request.thinking)
@@ -186,7 +196,7 @@ class Probe:
         outcome.header = header
         outcome.rows = list(kept.rows) if kept is not None else []
         self._resumed = outcome.num_prompts
-        with Writer(request.trace, header, keep=kept) as writer:
+        with Writer(request.trace, header, keep=kept) as writer, failures_told(outcome.device):
             try:
                 self._measure(writer)
             except KeyboardInterrupt:
@@ -414,7 +424,8 @@ class Probe:
         """transformers' own speculation with one k on the prompts that were measured, beside the replay."""
         rows = self._greedy()
         limit = self._request.max_new_tokens
-        return [checks.verified(self.target, draft, rows, limit, k, self._say) for draft in self.drafts if rows]
+        with failures_told(self.outcome.device):
+            return [checks.verified(self.target, draft, rows, limit, k, self._say) for draft in self.drafts if rows]
 
     def _look_for_drift(self) -> None:
         """A machine that became slower or faster meanwhile makes speed-ups doubtful."""

@@ -133,7 +133,10 @@ def compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             return value
         return same[id(value)] if id(value) in same else NpuTensor(value, index)
 
-    return _map(out, wrapped)
+    # A view made in inference mode of a tensor made outside of it shares that tensor's version: it is no inference tensor.
+    inference = torch.is_inference_mode_enabled() and all(one.is_inference() for one in tensors)
+    with torch.inference_mode(inference):
+        return _map(out, wrapped)
 
 
 def check_alive() -> None:
