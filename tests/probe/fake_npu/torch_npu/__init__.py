@@ -47,10 +47,10 @@ class Npu(ModuleType):
     Event = Event
 
     def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if not name.startswith("_") and callable(found):
+        """Every function that is looked up is about to be called."""
+        if not name.startswith("_") and callable(getattr(Npu, name, None)):
             SEEN.calls[f"torch.npu.{name}"] += 1
-        return found
+        return super().__getattribute__(name)
 
     def is_available(self) -> bool:
         return self.device_count() > 0
@@ -146,19 +146,17 @@ npu = Npu("torch.npu")
 def _stand_in_for_the_guard() -> None:
     """What torch.accelerator asks of a backend's C++, which Python cannot give it."""
 
-    def told(name: str, answer: Any) -> Any:
+    def told(name: str) -> Any:
+        answer = getattr(Npu, {"current_device_index": "current_device", "set_device_index": "set_device"}.get(name, name))
+
         def called(*args: Any) -> Any:
             SEEN.calls[f"torch.accelerator.{name}({', '.join(map(str, args))})"] += 1
-            return answer(*args)
+            return answer(npu, *args)
 
         return called
 
-    for name, answer in {
-        "current_device_index": lambda: tensor.current,
-        "set_device_index": npu.set_device,
-        "synchronize": npu.synchronize,
-    }.items():
-        setattr(torch.accelerator, name, told(name, answer))
+    for name in ("current_device_index", "set_device_index", "synchronize"):
+        setattr(torch.accelerator, name, told(name))
 
 
 def npu_fusion_attention(*_: Any, **__: Any) -> Any:

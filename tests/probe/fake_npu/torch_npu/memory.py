@@ -6,7 +6,7 @@ import weakref
 from collections import defaultdict
 
 import torch
-from torch_npu.settings import SETTINGS
+from torch_npu.settings import SEEN, SETTINGS
 
 _GIB = 2**30
 
@@ -29,6 +29,7 @@ class Ledger:
         else:
             size = storage.nbytes()
             if self.live + size > SETTINGS.capacity:
+                SEEN.refused += 1
                 raise self._full(size)
             self._holders[key] = [size, 1]
             self.live += size

@@ -35,10 +35,13 @@ class Seen:
     fallbacks: Counter[str] = field(default_factory=Counter)
     """Those for which torch_npu has no kernel: it would copy to the CPU and compute there."""
     calls: Counter[str] = field(default_factory=Counter)
-    """Of torch.npu and torch.accelerator, with their device."""
+    """Of torch.npu, and of those of torch.accelerator that reach a backend's C++."""
+    refused: int = 0
+    """How often there was no memory."""
 
     def write(self, path: str, peaks: dict[int, int]) -> None:
-        found = {"operations": self.operations, "fallbacks": self.fallbacks, "calls": self.calls, "peaks": peaks}
+        """A JSON object of all that, and the most bytes that each device held."""
+        found = {**vars(self), "peaks": peaks}
         Path(path).write_text(json.dumps(found, indent=1, sort_keys=True), encoding="utf-8")
 
 
