@@ -6,6 +6,7 @@ of draftpick, or a `script` instead. The answer to it is a line with the exit co
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -14,7 +15,10 @@ from typing import Any
 import torch  # noqa: F401  it imports torch_npu, as on a machine that has it
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401
 
+from draftpick import replay  # noqa: F401
 from draftpick.cli import main
+from draftpick.probe import command  # noqa: F401
+from draftpick.report import probe  # noqa: F401
 
 SETTINGS: Any = sys.modules["torch_npu.settings"].SETTINGS  # type: ignore[attr-defined]
 
@@ -31,6 +35,8 @@ def follow(request: dict[str, Any]) -> None:
     main()
 
 
+# Collecting what torch and transformers made, in each process again, would take longer than most runs.
+gc.freeze()
 for line in sys.stdin:
     process = os.fork()
     if process == 0:

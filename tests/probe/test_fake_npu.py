@@ -23,8 +23,8 @@ from draftpick.probe.trace import Row, read
 HERE = Path(__file__).parent
 FAKE = HERE / "fake_npu"
 DEMO = HERE.parent.parent / "catalog" / "demo"
-PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--num-prompts", "6", "--precision", "0", "--exit-zero")
-QUICK = (*PROMPTS, "--max-new-tokens", "12", "--dtype", "float32", "-k", "2", "--costs", "roofline")
+PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--num-prompts", "4", "--precision", "0", "--exit-zero")
+QUICK = (*PROMPTS, "--max-new-tokens", "8", "--dtype", "float32", "-k", "2", "--costs", "roofline")
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-5}
 
 
@@ -114,9 +114,10 @@ class Machine:
         return self._run(self.folder(), settings, {"script": text})
 
     def off(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(60) == 0
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="session")
@@ -134,7 +135,7 @@ def passed(ran: Ran) -> Ran:
 @pytest.fixture(scope="session")
 def measured(machine: Machine) -> Ran:
     """Everything that a probe does: writing, reading, timing, checking, both temperatures."""
-    options = (*PROMPTS, "--max-new-tokens", "12", "--dtype", "float32", "-k", "2", "--verify", "1", "--timed-batch", "2")
+    options = (*PROMPTS, "--max-new-tokens", "8", "--dtype", "float32", "-k", "2", "--verify", "1")
     return passed(machine.probe(*options, "--temperature", "0", "--temperature", "0.8"))
 
 
@@ -204,7 +205,7 @@ print(here[0, 1].item(), float((here * torch.tensor(2.0)).cpu()[0, 0]).__trunc__
 
 
 def test_the_trace_is_that_of_the_cpu(measured: Ran, on_cpu: Ran) -> None:
-    assert len(measured.rows) == 12
+    assert len(measured.rows) == 8
     assert_same(measured.rows, on_cpu.rows, **CLOSE)
     ours, theirs = (dict(read(ran.trace).header) for ran in (measured, on_cpu))
     assert (ours.pop("device"), theirs.pop("device")) == ("npu:0", "cpu")
@@ -227,14 +228,12 @@ def test_the_probe_checks_itself_on_the_device(measured: Ran) -> None:
 
 
 def test_passes_are_timed_between_moments_at_which_the_device_is_idle(measured: Ran) -> None:
-    alone, two = measured.probe["drafts"][0]["costs"]
-    assert (alone["num_seqs"], two["num_seqs"]) == (1, 2)
-    for costs in (alone, two):
-        assert 0 < costs["target_ms"] == pytest.approx(costs["verify_ms"][0])
-        assert len(costs["verify_ms"]) == 3
-    assert "(eager)" in alone["software"], "no graph is captured"
-    # Two batches of at least ten rounds of five kinds of passes, before and after each.
-    assert measured.seen["calls"]["torch.accelerator.synchronize(npu:0)"] >= 2 * 2 * 10 * 5
+    (costs,) = measured.probe["drafts"][0]["costs"]
+    assert 0 < costs["target_ms"] == pytest.approx(costs["verify_ms"][0])
+    assert len(costs["verify_ms"]) == 3
+    assert "(eager)" in costs["software"], "no graph is captured"
+    # At least ten rounds of five kinds of passes, before and after each.
+    assert measured.seen["calls"]["torch.accelerator.synchronize(npu:0)"] >= 2 * 10 * 5
 
 
 def test_memory_is_what_the_device_held(measured: Ran, machine: Machine) -> None:
@@ -338,8 +337,8 @@ def test_without_a_device_the_cpu_measures(
 
 @pytest.fixture(scope="session")
 def side_by_side(machine: Machine) -> Ran:
-    """Six prompts at a time, with all the memory there is."""
-    return passed(machine.probe(*QUICK, "--batch-size", "6"))
+    """Four prompts at a time, with all the memory there is."""
+    return passed(machine.probe(*QUICK, "--batch-size", "4"))
 
 
 @pytest.mark.parametrize("spelling", ["OutOfMemoryError", "RuntimeError"])
@@ -347,7 +346,7 @@ def test_where_memory_runs_out_half_as_many_rows_give_the_same(
     spelling: str, machine: Machine, side_by_side: Ran
 ) -> None:
     capacity = side_by_side.probe["peak_bytes"] - 1
-    ran = passed(machine.probe(*QUICK, "--batch-size", "6", capacity=capacity, spelling=spelling))
+    ran = passed(machine.probe(*QUICK, "--batch-size", "4", capacity=capacity, spelling=spelling))
     assert ran.seen["refused"] >= 1
     assert ran.probe["peak_bytes"] <= capacity
     assert_same(ran.rows, side_by_side.rows, **CLOSE)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import torch
 
 
 @dataclass
@@ -32,12 +35,18 @@ class Seen:
 
     operations: Counter[str] = field(default_factory=Counter)
     """aten operation, with overload → how often it ran on the device."""
+    types: dict[str, list[str]] = field(default_factory=dict)
+    """aten operation → types of the numbers that it read and wrote."""
     fallbacks: Counter[str] = field(default_factory=Counter)
     """Those for which torch_npu has no kernel: it would copy to the CPU and compute there."""
     calls: Counter[str] = field(default_factory=Counter)
     """Of torch.npu, and of those of torch.accelerator that reach a backend's C++."""
     refused: int = 0
     """How often there was no memory."""
+
+    def note_types(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
+        known = self.types.setdefault(name, [])
+        known += sorted({str(one.dtype).removeprefix("torch.") for one in tensors}.difference(known))
 
     def write(self, path: str, peaks: dict[int, int]) -> None:
         """A JSON object of all that, and the most bytes that each device held."""

@@ -121,6 +121,8 @@ def compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     bare = _map([*args], _unwrapped), {name: _map(value, _unwrapped) for name, value in kwargs.items()}
     bare[1].pop("pin_memory", None)
     out = func(*bare[0], **bare[1])
+    if index is not None:
+        SEEN.note_types(plan.name, [*tensors, *_tensors([out])])
     if index is None:
         return args[0] if plan.name == "copy_" else out
     same = {}
