@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines clean
+.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate test-real-tokenizers test-engines clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,11 @@ gate: $(BIN)/draftpick $(INDEX)
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
+
+# Lines of the probe and of the look at devices that the tests run, in their processes too.
+coverage: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/coverage report --include='draftpick/probe/*,draftpick/devices.py' --show-missing --fail-under=95
 
 lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
@@ -99,4 +104,4 @@ test-engines: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
 
 clean:
-	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage
+	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage .coverage.*

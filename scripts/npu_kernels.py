@@ -44,7 +44,9 @@ def stand_ins(folder: Path, libraries: list[Path]) -> None:
     source = folder / "cann.c"
     source.write_text("\n".join(f"long {name}(void) {{ return 0; }}" for name in sorted(filter(CANN.match, wanted))))
     for name in missing:
-        subprocess.run(["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", str(folder / name), str(source)], check=True)
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", str(folder / name), str(source)], check=True
+        )
         ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
 
 

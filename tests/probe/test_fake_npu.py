@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import _ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,21 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_models
+from torch.utils import backend_registration
 
 from draftpick.probe.trace import Row, read
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork") or not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="needs fork, and a torch that takes a device written in Python",
+)
 
 HERE = Path(__file__).parent
 FAKE = HERE / "fake_npu"
 DEMO = HERE.parent.parent / "catalog" / "demo"
 PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--num-prompts", "4", "--precision", "0", "--exit-zero")
 QUICK = (*PROMPTS, "--max-new-tokens", "8", "--dtype", "float32", "-k", "2", "--costs", "roofline")
+BOTH = ("--temperature", "0", "--temperature", "0.8", "--top-k", "50", "--top-p", "0.9")
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-5}
 
 
@@ -74,15 +82,11 @@ class Machine:
         return folder
 
     def _environment(self) -> dict[str, str]:
-        (self._folder / "lib").mkdir()
-        # A library that bears the name of one of CANN's: who looks whether CANN is there finds it.
-        (self._folder / "lib" / "libhccl.so").symlink_to(_ctypes.__file__)
         path = os.pathsep.join([str(FAKE), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         return {
             **os.environ,
             "PYTHONPATH": path,
             "PATH": f"{FAKE / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "LD_LIBRARY_PATH": str(self._folder / "lib"),
             "OMP_NUM_THREADS": "1",
             "HOME": "/home-of-nobody",
             "HF_HUB_OFFLINE": "1",
@@ -105,10 +109,25 @@ class Machine:
         stdout, stderr, report = (files[name].read_text(encoding="utf-8") for name in ("stdout", "stderr", "report"))
         return Ran(code, stdout, stderr, json.loads(report), folder)
 
-    def probe(self, *options: str, folder: Path | None = None, target: Path | None = None, **settings: Any) -> Ran:
+    def _arguments(self, folder: Path, *options: str) -> list[str]:
+        return ["probe", str(self.target), str(self.draft), "-o", str(folder / "probe.json"), *options]
+
+    def probe(self, *options: str, folder: Path | None = None, **settings: Any) -> Ran:
         folder = folder or self.folder()
-        arguments = ["probe", str(target or self.target), str(self.draft), "-o", str(folder / "probe.json"), *options]
-        return self._run(folder, settings, {"arguments": arguments})
+        return self._run(folder, settings, {"arguments": self._arguments(folder, *options)})
+
+    def probe_in_a_process_of_its_own(self, *options: str, **settings: Any) -> Ran:
+        folder = self.folder()
+        report = folder / "report"
+        done = subprocess.run(
+            [sys.executable, "-m", "draftpick", *self._arguments(folder, *options)],
+            env={**self._environment(), "FAKE_NPU": json.dumps({**settings, "report": str(report)})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seen = json.loads(report.read_text(encoding="utf-8"))
+        return Ran(done.returncode, done.stdout, done.stderr, seen, folder)
 
     def script(self, text: str, **settings: Any) -> Ran:
         return self._run(self.folder(), settings, {"script": text})
@@ -136,13 +155,13 @@ def passed(ran: Ran) -> Ran:
 def measured(machine: Machine) -> Ran:
     """Everything that a probe does: writing, reading, timing, checking, both temperatures."""
     options = (*PROMPTS, "--max-new-tokens", "8", "--dtype", "float32", "-k", "2", "--verify", "1")
-    return passed(machine.probe(*options, "--temperature", "0", "--temperature", "0.8"))
+    return passed(machine.probe(*options, *BOTH))
 
 
 @pytest.fixture(scope="session")
 def on_cpu(machine: Machine) -> Ran:
     """The same text, without the device."""
-    return passed(machine.probe(*QUICK, "--temperature", "0", "--temperature", "0.8", "--device", "cpu"))
+    return passed(machine.probe(*QUICK, *BOTH, "--device", "cpu"))
 
 
 @pytest.fixture(scope="session")
@@ -178,11 +197,11 @@ def assert_same(found: list[Row], expected: list[Row], **close: Any) -> None:
 
 def test_the_device_is_found_as_torch_finds_the_real_one(machine: Machine) -> None:
     ran = passed(machine.script(THE_DEVICE, count=2))
-    assert ran.stdout.split() == ["npu", "2", "npu:1", "refused", "refused", "refused", "42.0", "2"]
+    assert ran.stdout.split() == ["npu", "2", "npu:1", "refused", "refused", "refused", "42.0", "2", "lgamma.out"]
 
 
 THE_DEVICE = """
-import torch
+import sys, torch
 print(torch.accelerator.current_accelerator(), torch.accelerator.device_count())
 here, there = torch.ones(2, 2, device="npu:1"), torch.ones(2, 2, device="npu:0")
 print(here.device)
@@ -197,7 +216,9 @@ try:
 except (RuntimeError, TypeError):
     print("refused")
 here.view(4)[1] = 42.0
-print(here[0, 1].item(), float((here * torch.tensor(2.0)).cpu()[0, 0]).__trunc__())
+print(here[0, 1].item(), int((here * torch.tensor(2.0))[0, 0]))
+torch.lgamma(here)
+print(*sys.modules["torch_npu.settings"].SEEN.fallbacks)
 """
 
 
@@ -253,11 +274,57 @@ def test_no_operation_falls_back_to_the_cpu(measured: Ran) -> None:
     assert measured.seen["fallbacks"] == {}
 
 
+def test_no_number_of_64_bits_is_a_fraction(measured: Ran) -> None:
+    """NPUs compute in float64 slowly, or not at all."""
+    assert [name for name, types in measured.seen["types"].items() if {"float64", "complex128"} & {*types}] == []
+
+
+# ---------------------------------------------------------------------- the page that says so
+PAGE = HERE.parent.parent / "docs" / "npu.md"
+PART = re.compile(
+    r"(?s)<!-- operations of torch (?P<torch>\S+), transformers (?P<transformers>\S+) -->\n(?P<list>.*?)<!-- end -->\n"
+)
+
+
+def operations(seen: dict[str, Any]) -> str:
+    """What ran on the device, by the types of its numbers."""
+    by_types: dict[str, list[str]] = {}
+    for name in sorted(seen["operations"]):
+        by_types.setdefault(", ".join(sorted(seen["types"][name])), []).append(f"`{name}`")
+    return "\n" + "".join(f"- {types}: {', '.join(by_types[types])}\n" for types in sorted(by_types)) + "\n"
+
+
+def test_the_page_lists_the_operations(measured: Ran) -> None:
+    """UPDATE_DOCUMENTS=1 writes the list anew."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = PART.search(text)
+    assert found is not None
+    here = {name: metadata.version(name).partition("+")[0] for name in ("torch", "transformers")}
+    if "UPDATE_DOCUMENTS" in os.environ:
+        head = f"<!-- operations of torch {here['torch']}, transformers {here['transformers']} -->\n"
+        part = f"{head}{operations(measured.seen)}<!-- end -->\n"
+        PAGE.write_text(text.replace(found[0], part), encoding="utf-8")
+        found = PART.search(part)
+        assert found is not None
+    if (found["torch"], found["transformers"]) != (here["torch"], here["transformers"]):
+        pytest.skip(f"the page is about torch {found['torch']} and transformers {found['transformers']}")
+    assert found["list"] == operations(measured.seen)
+
+
+def test_the_page_lists_the_calls(measured: Ran, squeezed: Ran) -> None:
+    """Of a device's module and of torch.accelerator: who else is asked is seen here."""
+    called = {name.partition("(")[0] for ran in (measured, squeezed) for name in ran.seen["calls"]}
+    listed = re.findall(r"^\| `(torch\.(?:npu|accelerator)\.\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(called) == sorted(listed)
+
+
 # ---------------------------------------------------------------------- choices
 
 
 def test_the_second_device_is_used_alone(machine: Machine, whole: Ran) -> None:
-    ran = passed(machine.probe(*QUICK, "--batch-size", "2", "--device", "NPU:1", count=2))
+    """As on a real machine, where torch is imported by draftpick and finds torch_npu by itself."""
+    options = (*QUICK, "--batch-size", "2", "--device", "NPU:1")
+    ran = passed(machine.probe_in_a_process_of_its_own(*options, count=2))
     assert ran.probe["device"]["id"] == "npu:1"
     assert ran.seen["peaks"].keys() == {"1"}
     assert ran.probe["peak_bytes"] == ran.seen["peaks"]["1"]
@@ -288,7 +355,7 @@ from draftpick.probe.local import LocalModel, read_answers
 tiny_models.CONFIGS["mpt"] = lambda rows: transformers.MptConfig(
     vocab_size=rows, d_model=32, n_heads=4, n_layers=2, max_seq_len=256)
 tiny_models.CONFIGS["falcon"] = lambda rows: transformers.FalconConfig(
-    vocab_size=rows, hidden_size=32, num_attention_heads=4, num_hidden_layers=2, alibi=True, new_decoder_architecture=False)
+    vocab_size=rows, hidden_size=32, num_attention_heads=4, num_hidden_layers=2, alibi=True)
 prompts, answers = tiny_models.texts(9, 4), tiny_models.texts(20, 20, seed=1)
 for name in ("bloom", "mpt", "falcon"):
     here, there = (LocalModel(name, tiny_models.network(name).to(device), device) for device in ("cpu", "npu:0"))
@@ -341,18 +408,23 @@ def side_by_side(machine: Machine) -> Ran:
     return passed(machine.probe(*QUICK, "--batch-size", "4"))
 
 
-@pytest.mark.parametrize("spelling", ["OutOfMemoryError", "RuntimeError"])
-def test_where_memory_runs_out_half_as_many_rows_give_the_same(
-    spelling: str, machine: Machine, side_by_side: Ran
-) -> None:
+@pytest.fixture(scope="session", params=["OutOfMemoryError", "RuntimeError"])
+def squeezed(request: pytest.FixtureRequest, machine: Machine, side_by_side: Ran) -> Ran:
+    """The same with a byte less than that took."""
     capacity = side_by_side.probe["peak_bytes"] - 1
-    ran = passed(machine.probe(*QUICK, "--batch-size", "4", capacity=capacity, spelling=spelling))
-    assert ran.seen["refused"] >= 1
-    assert ran.probe["peak_bytes"] <= capacity
-    assert_same(ran.rows, side_by_side.rows, **CLOSE)
+    return passed(machine.probe(*QUICK, "--batch-size", "4", capacity=capacity, spelling=request.param))
 
 
-def test_where_one_row_is_too_much_it_is_told_and_what_was_measured_is_kept(machine: Machine, side_by_side: Ran) -> None:
+def test_where_memory_runs_out_half_as_many_rows_give_the_same(squeezed: Ran, side_by_side: Ran) -> None:
+    assert (side_by_side.seen["refused"], squeezed.seen["refused"]) == (0, 1)
+    assert squeezed.seen["calls"]["torch.npu.empty_cache"] == 1
+    assert squeezed.probe["peak_bytes"] < side_by_side.probe["peak_bytes"]
+    assert_same(squeezed.rows, side_by_side.rows, **CLOSE)
+
+
+def test_where_one_row_is_too_much_it_is_told_and_what_was_measured_is_kept(
+    machine: Machine, side_by_side: Ran
+) -> None:
     folder = machine.folder()
     few = passed(machine.probe(*QUICK, "--batch-size", "1", "--num-prompts", "2", folder=folder))
     long = ("--batch-size", "1", "--resume")

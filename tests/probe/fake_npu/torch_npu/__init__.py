@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
 from torch_npu import tensor
 from torch_npu.memory import LEDGERS
 from torch_npu.settings import SEEN, SETTINGS
@@ -57,7 +58,9 @@ class Npu(ModuleType):
 
     def device_count(self) -> int:
         if not SETTINGS.driver:
-            raise RuntimeError("Initialize:torch_npu.dir/compiler_depend.ts:1 NPU function error: aclInit, error code is 507899")
+            raise RuntimeError(
+                "Initialize:torch_npu.dir/compiler_depend.ts:1 NPU function error: aclInit, error code is 507899"
+            )
         return SETTINGS.count
 
     def current_device(self) -> int:
@@ -147,7 +150,9 @@ def _stand_in_for_the_guard() -> None:
     """What torch.accelerator asks of a backend's C++, which Python cannot give it."""
 
     def told(name: str) -> Any:
-        answer = getattr(Npu, {"current_device_index": "current_device", "set_device_index": "set_device"}.get(name, name))
+        answer = getattr(
+            Npu, {"current_device_index": "current_device", "set_device_index": "set_device"}.get(name, name)
+        )
 
         def called(*args: Any) -> Any:
             SEEN.calls[f"torch.accelerator.{name}({', '.join(map(str, args))})"] += 1

@@ -6,6 +6,7 @@ import weakref
 from collections import defaultdict
 
 import torch
+
 from torch_npu.settings import SEEN, SETTINGS
 
 _GIB = 2**30

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+
 from torch_npu.memory import LEDGERS
 from torch_npu.settings import SEEN, SETTINGS
 
@@ -135,7 +136,7 @@ def compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             return value
         return same[id(value)] if id(value) in same else NpuTensor(value, index)
 
-    # A view made in inference mode of a tensor made outside of it shares that tensor's version: it is no inference tensor.
+    # A view of a tensor made outside of inference mode shares that tensor's version: it is no inference tensor.
     inference = torch.is_inference_mode_enabled() and all(one.is_inference() for one in tensors)
     with torch.inference_mode(inference):
         return _map(out, wrapped)
