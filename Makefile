@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate eval-served test-real-tokenizers \
+.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served test-real-tokenizers \
 	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
@@ -35,6 +35,11 @@ gate: $(BIN)/draftpick $(INDEX)
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
+
+# Lines of the probe and of the look at devices that the tests run, in their processes too.
+coverage: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/coverage report --include='draftpick/probe/*,draftpick/devices.py' --show-missing --fail-under=95
 
 lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
@@ -138,4 +143,4 @@ test-torch-npu: $(BIN)/draftpick $(INDEX)
 	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
 
 clean:
-	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage
+	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage .coverage.*

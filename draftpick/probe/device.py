@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from draftpick.ascend import hide_torch_npu, is_hidden, lacks_cann
@@ -14,6 +16,9 @@ from draftpick.pair import Device
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+
+_FAILED = re.compile(r"NPU function error|call acl api failed|\bERR\d{5}\b|\bE[A-Z]\d{4}\b|FORCE STOP|CUDA error")
+"""What torch_npu, CANN and torch write where a device, its driver or one of its operations failed."""
 
 
 class CannotProbe(DraftpickError):
@@ -65,7 +70,12 @@ def find_device(asked: str | None, torch: Any) -> str:
 
     Raises CannotProbe for a device that is not there, UsageError for a name torch does not have.
     """
-    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    try:
+        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    except RuntimeError as error:  # a driver that does not answer
+        if asked is not None and asked.strip().lower().partition(":")[0] == "cpu":
+            return "cpu"
+        raise _told(error) from None
     kind = here.type if here is not None else "cpu"
     if asked is None or asked.strip().lower() == "auto":
         return kind if kind == "cpu" else f"{kind}:{torch.accelerator.current_device_index()}"
@@ -98,6 +108,12 @@ def check_count(devices: int, device: str, torch: Any) -> None:
             f"--tensor-parallel-size {devices}: there {'is' if here == 1 else 'are'} {here} {device.partition(':')[0]}",
             "measure where the model is served, or take a target that fits here",
         )
+
+
+def make_current(device: str, torch: Any) -> None:
+    """Let an accelerator be the one that is meant where none is named: what runs there needs no other's memory."""
+    if device != "cpu":
+        torch.accelerator.set_device_index(device)
 
 
 def place_of(device: str) -> Place:
@@ -189,26 +205,57 @@ def synchronize(device: str) -> None:
     if device != "cpu":
         import torch
 
-        torch.accelerator.synchronize()
+        torch.accelerator.synchronize(device)
 
 
 def peak_memory(device: str) -> int | None:
     """The most bytes that tensors took on an accelerator so far; None where torch does not count."""
     import torch
 
-    memory = getattr(torch.accelerator, "memory", None) or getattr(torch, device.partition(":")[0], None)
-    counted = getattr(memory, "max_memory_allocated", None)
-    if device in ("cpu", "mps") or counted is None:
-        return None
-    return int(counted())
+    # torch.accelerator.memory asks an allocator that not every torch_npu has, and raises where it is missing.
+    counted = getattr(getattr(torch, device.partition(":")[0]), "max_memory_allocated", None)
+    return int(counted(device)) if counted is not None else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says, in one of the spellings of devices, that memory ran out."""
     text = str(error).lower()
     return type(error).__name__ == "OutOfMemoryError" or any(
-        said in text for said in ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc")
+        said in text
+        for said in ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "error code is 207001")
     )
+
+
+def device_failure(error: BaseException) -> CannotProbe | None:
+    """An error of a device, its driver or one of its operations, as one that says what to do; None for any other."""
+    if type(error).__name__ != "AcceleratorError" and not _FAILED.search(str(error)):
+        return None
+    return _told(error)
+
+
+def _told(error: BaseException) -> CannotProbe:
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return CannotProbe(
+        f"the device failed: {first[:200]}",
+        "look at it with its own tool (npu-smi info); a run that was broken off goes on with --resume",
+    )
+
+
+@contextmanager
+def failures_told(device: str) -> Iterator[None]:
+    """Raise CannotProbe for what a device fails by; other errors pass."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise CannotProbe(
+                f"memory ran out on {device}",
+                "time fewer sequences (--timed-batch) or a shorter --context; what was measured is kept: go on with "
+                "--resume",
+            ) from None
+        if (failure := device_failure(error)) is None:
+            raise
+        raise failure from None
 
 
 class Batches:

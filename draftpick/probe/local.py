@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable
 from draftpick.models.bounded import CONFIG_BYTES, read_json
-from draftpick.probe.device import BrokenLogits, CannotProbe, is_out_of_memory, torch_here
+from draftpick.probe.device import BrokenLogits, CannotProbe, device_failure, is_out_of_memory, torch_here
 
 if TYPE_CHECKING:
     import torch
@@ -243,6 +243,8 @@ def _cannot_load(error: Exception, id: str, folder: Path) -> DraftpickError:
     first = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
     if is_out_of_memory(error):
         return CannotProbe(f"{id} does not fit in memory: {first}", _LESS_MEMORY)
+    if (failure := device_failure(error)) is not None:
+        return failure
     if "SafetensorError" in type(error).__name__ or "header" in first.lower():
         return InvalidFile(f"{id}: its weights are damaged: {first}", f"download the files in {folder} again")
     if "trust_remote_code" in str(error) or "custom code" in first:
@@ -362,6 +364,8 @@ def check_reading(local: LocalModel) -> None:
     except Exception as failed:
         if is_out_of_memory(failed):
             raise CannotProbe(f"memory ran out when {local.id} first read {_TRIAL} tokens", _LESS_MEMORY) from None
+        if (failure := device_failure(failed)) is not None:
+            raise failure from None
         first = (str(failed).splitlines() or [type(failed).__name__])[0][:200]
         raise CannotProbe(f"{local.id} cannot be read piece by piece: {first}", _OTHER_ENGINE) from None
     if not error <= _TRIAL_ERROR:
