@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from draftpick import launch_input
 from draftpick.catalog import Catalog
 from draftpick.errors import UsageError
 from draftpick.evidence import from_probe
+from draftpick.launch import Place, launch
 from draftpick.pair import BEHIND, DRAFT_FREE, Device, Engine, Setting
+from draftpick.probe import result
+from draftpick.probe.command import speculating_urls, times_in
+from draftpick.probe.device import CannotProbe
+from draftpick.probe.document import given_costs, served_costs
+from draftpick.probe.local import Sampling
+from draftpick.probe.outcome import ServedCosts, ServedStep
+from draftpick.probe.served import own_steps
+from draftpick.probe.served_times import Job, Prices, Servers, Timed, context_of, merged, price, unsteady, watch, whole
+from draftpick.probe.server import Server, connect
+from draftpick.probe.session import speculating
+from draftpick.probe.started import started
+from draftpick.probe.trace import Row
+from draftpick.probe_file import CheckRecord, CostRecord
 from draftpick.replanning import Saved
-
-if TYPE_CHECKING:
-    from draftpick.probe.served_times import Prices
-    from draftpick.probe.server import Server
-    from draftpick.probe.trace import Row
-    from draftpick.probe_file import CheckRecord, CostRecord
 
 Say = Callable[[str], None]
 SERVED, SYNTHETIC = "served", "synthetic"
@@ -44,8 +54,6 @@ def repriced(saved: Saved, options: Mapping[str, Any], where: Setting, catalog: 
         return _of_its_own(saved, where)
     if costs == SYNTHETIC:
         return _of_started(saved, where, catalog, say)
-    from draftpick.probe.command import times_in
-    from draftpick.probe.document import given_costs
 
     given = given_costs(times_in(Path(costs)), where.max_num_seqs or 1)
     engine = where.engine.key if where.engine is not None else saved.probe.engine
@@ -109,12 +117,6 @@ def _of_its_own(saved: Saved, where: Setting) -> Saved:
 
 def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalog: Catalog, say: Say) -> Saved:
     """Costs that are measured now, on the probe's own prompts."""
-    from draftpick.probe.command import speculating_urls
-    from draftpick.probe.document import served_costs
-    from draftpick.probe.served_times import Servers, price
-    from draftpick.probe.server import connect
-    from draftpick.probe.session import speculating
-
     if options["target_url"] is None or not (options["draft_url"] or options["speculating_url"]):
         raise UsageError(
             "steps are timed on a server of the target, and on one of the draft or one that speculates",
@@ -147,10 +149,8 @@ def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalo
     )
 
 
-def _texts(saved: Saved) -> tuple[list[Row], Any]:
+def _texts(saved: Saved) -> tuple[list[Row], Sampling]:
     """What the target wrote at the temperature that is planned for, and how it was sampled."""
-    from draftpick.probe.local import Sampling
-
     if saved.trace is None:
         raise UsageError(
             "the probe's trace is gone: it holds the prompts that steps are timed on",
@@ -168,8 +168,6 @@ def _reach(saved: Saved) -> int:
 
 def _draft_servers(saved: Saved, urls: Sequence[str], engine: str | None, width: int) -> dict[str, Server]:
     """By the id that the probe has."""
-    from draftpick.probe.server import connect
-
     names, found = _drafts(saved), {}
     for url in urls:
         only = names[0] if len(names) == 1 else None
@@ -194,10 +192,6 @@ def _other_model(saved: Saved, target: Server) -> list[str]:
 
 def _own_steps(saved: Saved, rows: Sequence[Row], found: Prices, engine: str) -> list[CheckRecord]:
     """Whether the servers that speculate accept what the probe says."""
-    from draftpick.probe import result
-    from draftpick.probe.served import own_steps
-    from draftpick.probe_file import CheckRecord
-
     if not found.own or saved.trace is None:
         return []
     draft, heat = _drafts(saved)[0], saved.any.temperature
@@ -212,69 +206,85 @@ def _own_steps(saved: Saved, rows: Sequence[Row], found: Prices, engine: str) ->
 
 
 def _of_started(saved: Saved, where: Setting, catalog: Catalog, say: Say) -> Saved:
-    """Costs of steps whose drafts are all rejected, in servers that are started here one after another.
-
-    What a step accepts changes nothing of its time; and as each writes one token, tokens count steps.
-    """
-    from draftpick.probe.document import served_costs
-    from draftpick.probe.outcome import ServedCosts, ServedStep
-    from draftpick.probe.served_times import context_of, unsteady, whole
-
+    """Costs of whole steps, in servers that are started here one after another."""
     engine = where.engine or catalog.engine(_SYNTHETIC[0])
     if engine.key not in _SYNTHETIC:
         raise UsageError(f"{engine.name} has no acceptance by given rates", f"--costs synthetic is for {_SYNTHETIC[0]}")
-    rows, _ = _texts(saved)
-    batch, reach = where.max_num_seqs or 1, _reach(saved)
-    asked = where.num_spec_tokens
+    rows, sampling = _texts(saved)
+    reach, asked = _reach(saved), where.num_spec_tokens
     lengths = [asked] if asked is not None else sorted({*(k for k in _LENGTHS if k <= reach), reach})
-    plain = _timed_alone(_command(saved, None, 0, where, engine, catalog), rows, batch, engine, say, "")
+    starter = _Starter(engine, rows, sampling, where.max_num_seqs or 1, say)
+    plain = starter.timed(_command(saved, None, 0, where, engine, catalog), 0)
     costs, doubts = {}, {}
     for draft in _drafts(saved):
-        steps = {
-            k: _timed_alone(
-                _command(saved, draft, k, where, engine, catalog), rows, batch, engine, say, f" that drafts {k}"
-            )
-            for k in lengths
-        }
-        times, spread = whole(plain[0], {k: one for k, (one, _) in steps.items()}, reach)
-        words = ", ".join(map(str, lengths))
-        software = (
-            f"{plain[1]}, whole steps with {words} tokens drafted and none accepted, and lines between and beyond"
-        )
-        told = unsteady(batch, [plain[0], *(one for one, _ in steps.values())])
-        priced = ServedCosts(software, {batch: ServedStep(times, spread, context_of(rows))}, told, whole_steps=True)
+        steps = {k: starter.timed(_command(saved, draft, k, where, engine, catalog), k) for k in lengths}
+        times, spread = whole(plain, steps, reach)
+        told = [*unsteady(starter.batch, [plain, *steps.values()]), *starter.doubts]
+        step = {starter.batch: ServedStep(times, spread, context_of(rows))}
+        priced = ServedCosts(starter.software(lengths), step, told, whole_steps=True)
         costs[draft], doubts[draft] = served_costs(priced), told
-    return _with(
-        saved, catalog, engine.key, costs, doubts, (), Device(BEHIND, f"started here by {engine.name}", "measured")
-    )
+    device = Device(BEHIND, f"started here by {engine.name}", "measured")
+    return _with(saved, catalog, engine.key, costs, doubts, device=device)
 
 
-def _timed_alone(
-    words: Sequence[str], rows: Sequence[Row], batch: int, engine: Engine, say: Say, drafting: str
-) -> tuple[Any, str]:
-    """A step of a server that is started for it, and what the server says it is."""
-    from draftpick.probe.local import Sampling
-    from draftpick.probe.served_times import Job, watch
-    from draftpick.probe.server import connect
-    from draftpick.probe.started import started
+class _Starter:
+    """Starts servers one after another, and times the step of each."""
 
-    with started(words, f"{engine.name}{drafting}", say) as url:
-        server = connect(url, name=None, called=None, engine=engine.key, width=batch)
-        (found,) = watch([Job(server, batch)], rows, Sampling(), say)
-    if found is None:
-        raise UsageError(f"{engine.name} does not run {batch} sequences at once here", "give a smaller --max-num-seqs")
-    return found, server.about.software
+    def __init__(self, engine: Engine, rows: Sequence[Row], sampling: Sampling, batch: int, say: Say) -> None:
+        self._engine, self._rows, self._sampling, self.batch, self._say = engine, rows, sampling, batch, say
+        self._synthetic = True
+        self._version = engine.name
+        self.doubts: list[str] = []
+
+    def software(self, lengths: Sequence[int]) -> str:
+        """What was timed, in words."""
+        words = ", ".join(map(str, lengths))
+        how = "none accepted" if self._synthetic else "accepted as they are right"
+        return f"{self._version}, whole steps with {words} tokens drafted and {how}, and lines between and beyond"
+
+    def timed(self, words: Sequence[str], k: int) -> Timed:
+        """The step of a server that drafts k tokens.
+
+        Best is one that accepts none: what a step accepts changes nothing of its time, and as each writes one token,
+        tokens count steps. Not every vLLM can: on a CPU it ends with the first request.
+        """
+        if k and self._synthetic:
+            try:
+                return self._run(_accepting_none(words, k), k, 0)
+            except CannotProbe as error:
+                self._synthetic = False
+                self._say(f"{self._engine.name} cannot accept by given rates here: {error.message}")
+        return self._run(words, k, k)
+
+    def _run(self, words: Sequence[str], k: int, counted: int) -> Timed:
+
+        drafting = f" that drafts {k}" if k else ""
+        with started(words, f"{self._engine.name}{drafting}", self._say) as url:
+            server = connect(url, name=None, called=None, engine=self._engine.key, width=self.batch)
+            self._version = server.about.software
+            job = Job(server, self.batch, counted)
+            (found,) = watch([job], self._rows, self._sampling, self._say)
+        if found is None:
+            raise UsageError(
+                f"{self._engine.name} does not run {self.batch} sequences at once here", "give a smaller --max-num-seqs"
+            )
+        self.doubts += merged(job, found) if counted else []
+        return found
+
+
+def _accepting_none(words: Sequence[str], k: int) -> list[str]:
+    """The same start, with a rejection of every drafted token."""
+    place = words.index("--speculative-config") + 1
+    rates = {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.0] * k}
+    return [*words[:place], json.dumps({**json.loads(words[place]), **rates}), *words[place + 1 :]]
 
 
 def _command(saved: Saved, draft: str | None, k: int, where: Setting, engine: Engine, catalog: Catalog) -> list[str]:
     """The words that start the engine, as `draftpick launch` writes them. Raises UsageError where it can't."""
-    import json
-
-    from draftpick.launch import Place, launch
-    from draftpick.launch_input import Choice, wanted_of
-
     named = f"{engine.key}@{engine.version}"
-    wanted = wanted_of(saved.probe, Choice(named, draft or _drafts(saved)[0], None, k or 1), catalog)
+    wanted = launch_input.wanted_of(
+        saved.probe, launch_input.Choice(named, draft or _drafts(saved)[0], None, k or 1), catalog
+    )
     place = Place(
         tensor_parallel_size=where.tensor_parallel_size,
         max_model_len=where.max_model_len,
@@ -292,9 +302,4 @@ def _command(saved: Saved, draft: str | None, k: int, where: Setting, engine: En
             f"{engine.name} {engine.version} cannot be started so: {'; '.join(left.why for left in found.left_out)}",
             "start the servers yourself, and name them with --target-url and --speculating-url",
         )
-    words = shlex.split(found.steps[0].text.replace("\\\n", " "))
-    if draft is not None:
-        place_of = words.index("--speculative-config") + 1
-        rates = {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.0] * k}
-        words[place_of] = json.dumps({**json.loads(words[place_of]), **rates})
-    return words
+    return shlex.split(found.steps[0].text.replace("\\\n", " "))

@@ -286,6 +286,8 @@ with open({log!r}, "a", encoding="utf-8") as log:
 config = json.loads(words[words.index("--speculative-config") + 1]) if "--speculative-config" in words else {{}}
 if config.get("num_speculative_tokens", 0) > {most}:
     sys.exit("ValueError: num_speculative_tokens is too large")
+if "rejection_sample_method" in config and not {synthetic}:
+    sys.exit("AssertionError: Synthetic acceptance not supported with CPU sampling")
 work = 60000 * (2 + config.get("num_speculative_tokens", 0))
 
 class Handler(BaseHTTPRequestHandler):
@@ -313,10 +315,12 @@ ThreadingHTTPServer(("127.0.0.1", int(words[words.index("--port") + 1])), Handle
 """
 
 
-def engine(folder: Path, most: int = 64) -> tuple[str, Path]:
+def engine(folder: Path, most: int = 64, synthetic: bool = True) -> tuple[str, Path]:
     """A PATH with a `vllm` that does nothing but take its time, and the file in which it keeps how it was called."""
     log, script = folder / "called.jsonl", folder / "vllm"
-    script.write_text(ENGINE.format(python=sys.executable, log=str(log), most=most), encoding="utf-8")
+    script.write_text(
+        ENGINE.format(python=sys.executable, log=str(log), most=most, synthetic=synthetic), encoding="utf-8"
+    )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return f"{folder}{os.pathsep}{os.environ['PATH']}", log
 
@@ -349,6 +353,20 @@ def test_only_the_k_that_is_asked_for_is_started(untimed: Path, tmp_path: Path) 
     path, log = engine(tmp_path)
     assert cost(plan(untimed, "--costs", "synthetic", "-k", "2", PATH=path))["source"] == "served"
     assert len(log.read_text(encoding="utf-8").splitlines()) == 2
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_where_none_can_be_refused_by_rates_steps_are_told_by_their_parts(untimed: Path, tmp_path: Path) -> None:
+    path, log = engine(tmp_path, synthetic=False)
+    answer = plan(untimed, "--costs", "synthetic", PATH=path)
+    found = cost(answer)
+    assert found["verify_ms"][0] < found["verify_ms"][2]
+    assert any("accepted as they are right" in note for note in found["notes"])
+    called = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    configs = [json.loads(words[words.index("--speculative-config") + 1]) for words in called[1:]]
+    tried = ["rejection_sample_method" in one for one in configs]
+    assert tried == [True, False, False]
+    assert "Synthetic acceptance not supported" in answer.stderr
 
 
 @pytest.mark.usefixtures("_impatient")

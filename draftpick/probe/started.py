@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,7 +27,10 @@ _LOOK = 1.0
 _OFTEN = 10.0
 """Seconds between two words about it."""
 _TOLD = 3
-"""Lines of its log that are told of a server that failed."""
+"""Lines of its log that are told of a server that failed without an error."""
+_MOST_READ = 1 << 20
+_ERROR = re.compile(r"(?:^|\] )((?:\w+\.)*[A-Z]\w*(?:Error|Exception): .+)")
+"""As Python ends a traceback; what an engine writes before it on each line is left out."""
 
 
 @contextmanager
@@ -59,7 +63,7 @@ def _ready(process: subprocess.Popen[bytes], url: str, what: str, log: IO[bytes]
     client, begun, told = Client(url, tries=1), time.monotonic(), -_OFTEN
     while (waited := time.monotonic() - begun) < PROBE["start-seconds"]:
         if process.poll() is not None:
-            raise CannotProbe(f"{what} ended while it started: {_last_lines(log)}", "start it by hand to see why")
+            raise CannotProbe(f"{what} ended while it started: {_last_words(log)}", "start it by hand to see why")
         with suppress(NotServed):
             client.get("/v1/models")
             return url
@@ -67,7 +71,7 @@ def _ready(process: subprocess.Popen[bytes], url: str, what: str, log: IO[bytes]
             say(f"starting {what}, {waited:.0f} s")
             told = waited
         time.sleep(_LOOK)
-    raise CannotProbe(f"{what} did not answer within {waited:.0f} s: {_last_lines(log)}", "start it by hand to see why")
+    raise CannotProbe(f"{what} did not answer within {waited:.0f} s: {_last_words(log)}", "start it by hand to see why")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -96,9 +100,9 @@ def _free_port() -> int:
         return port
 
 
-def _last_lines(log: IO[bytes]) -> str:
-    """The end of a log: errors stand there."""
-    log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+def _last_words(log: IO[bytes]) -> str:
+    """What a log ends with: its first error, which is the cause of the others, or its last lines."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _MOST_READ))
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line]
-    return " / ".join((errors or lines)[-_TOLD:])[-600:] or "it said nothing"
+    errors = [found[1] for line in lines if (found := _ERROR.search(line)) is not None]
+    return " / ".join(errors[:1] or lines[-_TOLD:])[-600:] or "it said nothing"
