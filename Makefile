@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served test-real-tokenizers \
+.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
 	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
@@ -106,6 +106,10 @@ eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python -m pip install --quiet gguf accelerate
 	$(BIN)/python scripts/real_pair.py
 	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
+
+# Runs the commands of docs/served.md against real servers of the demo pair, and writes what they print onto the page.
+walk-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
+	$(BIN)/python scripts/walk_served.py $(ENGINES)/venv
 
 # Fetches some 2 GB of packages, then asks real engines what they make of the lines that `draftpick launch` writes.
 # PARTS="vllm start" asks some of them. PARTS=llama, which is asked only where it is named, builds llama.cpp's server

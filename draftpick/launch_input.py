@@ -244,7 +244,7 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
         revision=probe.target.revision,
         target_quantization=probe.target.quantization,
         mtp_layers=probe.target.num_nextn_predict_layers,
-        cautions=() if engine.key == "transformers" else (_elsewhere(engine),),
+        cautions=() if engine.key == _timed_in(probe) else (_elsewhere(engine, _timed_in(probe)),),
     )
     if choice.draft is None and choice.method is None and decision.action != "speculate":
         return wanted._replace(why_plain=decision.sentence)
@@ -303,6 +303,11 @@ def _best_k(measured: DraftRecord) -> int | None:
     return -max(rows)[1] if rows else None
 
 
-def _elsewhere(engine: Engine) -> str:
+def _timed_in(probe: ProbeFile) -> str:
+    """The engine whose steps a probe is about."""
+    return probe.engine if probe.decision.evidence == "served" else "transformers"
+
+
+def _elsewhere(engine: Engine, measured: str) -> str:
     ask = f"draftpick plan PROBE.json --engine {engine.key}"
-    return f"The probe measured transformers: {ask} says what the draft is worth in {engine.name}."
+    return f"The probe measured {measured}: {ask} says what the draft is worth in {engine.name}."
