@@ -217,7 +217,8 @@ class ServedProbe:
     def _look(self, rows: Sequence[Row]) -> None:
         """Target and drafts read some answers again: the target as its own draft, and every token by its text."""
         begun = time.monotonic()
-        rows = rows[:LOOKED_AT]
+        # An answer that ends at once shows one token, and always the same.
+        rows = sorted(rows, key=lambda row: len(row.tokens), reverse=True)[:LOOKED_AT]
         try:
             own = _readings(self._target, rows)
             read = {name: _readings(draft, rows) for name, draft in self._drafts.items()}
