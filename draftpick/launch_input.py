@@ -234,7 +234,7 @@ def _why_plain(advice: AdviceFile) -> str:
 
 def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
     """What a probe decided, as `choice` changes it. Raises UsageError where the engine must be named."""
-    if choice.engine is None and probe.engine != "transformers":
+    if choice.engine is None and probe.engine != _timed_in(probe):
         raise UsageError(f"the probe drafted as {probe.engine} does", "name the engine with --engine")
     engine, decision = catalog.engine(choice.engine or probe.engine), probe.decision
     wanted = Wanted(

@@ -9,10 +9,13 @@ ends otherwise than the page says.
 from __future__ import annotations
 
 import os
+import pty
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -78,18 +81,35 @@ def run(step: Step, folder: Path, setting: Setting) -> str:
     """What a command prints on a screen of 110 columns."""
     print(f"  $ {step.command}", flush=True)
     command = re.sub(PORT, lambda port: str(int(port[0]) - FIRST_PORT + setting.first_port), step.command)
-    done = subprocess.run(
-        f"{sys.executable} -m {command}",
-        shell=True,
-        capture_output=True,
-        text=True,
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, 110))
+    variables = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-m", *shlex.split(command)],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
         cwd=folder,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "110", "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    if done.returncode not in step.codes:
-        raise SystemExit(f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr[-2000:]}")
-    return re.sub(PORT, lambda port: str(int(port[0]) - setting.first_port + FIRST_PORT), done.stdout)
+        env={**os.environ, **variables},
+    ) as running:
+        os.close(theirs)
+        printed = everything(ours)
+        said = running.stderr.read().decode() if running.stderr is not None else ""
+    if running.returncode not in step.codes:
+        raise SystemExit(f"ended with {running.returncode}:\n{printed}\n{said[-2000:]}")
+    shown = printed.replace("\r\n", "\n").replace(f"{ROOT}/", "")
+    return re.sub(PORT, lambda port: str(int(port[0]) - setting.first_port + FIRST_PORT), shown)
+
+
+def everything(terminal: int) -> str:
+    """What is written to a terminal until its other end is closed."""
+    found = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            found += piece
+    except OSError:  # as Linux says that nobody holds the other end
+        pass
+    os.close(terminal)
+    return found.decode()
 
 
 def written(found: re.Match[str], text: str) -> str:

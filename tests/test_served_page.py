@@ -25,6 +25,11 @@ ROW = re.compile(r"^\d+  \d\.\d\d \(\d\.\d\d–\d\.\d\d\)", re.MULTILINE)
 """k and tokens per step with their interval: what hangs on no clock."""
 
 
+def as_words(text: str) -> list[str]:
+    """A text without its lines, its rules and its dates."""
+    return re.sub(r"\d{4}-\d\d-\d\d|─+", "", text).split()
+
+
 def metrics(handler: Handler, path: str, asked: dict[str, Any]) -> bool:
     if path != "/metrics":
         return False
@@ -59,4 +64,4 @@ def test_every_command_of_the_walk_through_works(
             assert ROW.findall(answer.stdout) == ROW.findall(step.output)
             assert len(ROW.findall(step.output)) == 8
         elif words[0] in ("launch", "gate"):
-            assert answer.stdout == step.output
+            assert as_words(answer.stdout) == as_words(step.output)

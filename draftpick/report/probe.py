@@ -223,7 +223,7 @@ def _costs(costs: CostRecord) -> str:
 
 def _of_a_step(costs: CostRecord) -> str:
     if costs.whole_steps:
-        return ", ".join(f"a step that drafts {k} {ms:.3g} ms" for k, ms in enumerate(costs.verify_ms) if k)
+        return f"steps that draft 1, 2, … {', '.join(f'{ms:.3g}' for ms in costs.verify_ms[1:])} ms"
     return f"a drafted one {costs.draft_ms:.3g} ms, a step beyond its passes {costs.overhead_ms:.3g} ms"
 
 
