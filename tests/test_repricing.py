@@ -169,7 +169,7 @@ def test_servers_that_speculate_give_whole_steps_and_are_checked(tmp_path: Path,
     assert not check.passed
     assert check.detail.startswith("1.00 where the replay says")
     assert found.decision.action == "undecided"
-    assert "a step that drafts 2" in answer.stdout
+    assert "steps that draft 1, 2, …" in answer.stdout
     assert all(row.speedup is None for row in found.draft_free), "drafting cannot be taken out of a whole step"
 
 
