@@ -46,7 +46,7 @@ SAME_RATE = 0.002
 BATCH = 8
 KS = range(1, 9)
 FIRST = result.first_position("vllm")
-KV_BYTES = 256 << 20
+KV_BYTES = 96 << 20
 Loaded = Mapping[str, LocalModel]
 """By name, the target first."""
 
@@ -89,7 +89,7 @@ def serving(setting: Setting, models: Sequence[Model], folder: Path) -> Iterator
         for model, port in zip(models, ports, strict=True):
             words = ["vllm", "serve", str(model.folder), "--port", str(port), "--dtype", model.dtype]
             words += ["--max-model-len", "1024", "--max-num-seqs", str(BATCH), "--enforce-eager"]
-            words += ["--kv-cache-memory-bytes", str(KV_BYTES), *model.options]
+            words += ["--kv-cache-memory-bytes", str(KV_BYTES), "--max-num-batched-tokens", "512", *model.options]
             print(f"  $ {shlex.join(words)}", flush=True)
             with (folder / f"{model.log or model.name}.log").open("wb") as log:
                 running.append(subprocess.Popen(words, env=tools, start_new_session=True, stdout=log, stderr=log))
@@ -418,7 +418,7 @@ def foreign(setting: Setting, folder: Path) -> list[Figure]:
     """Drafts of another tokenizer, which must be refused by what servers say alone."""
     swapped = swapped_draft(folder / "swapped")
     models = (DEMO_PAIR[0], Model(swapped), Model(REAL / "target"))
-    few = ("--num-prompts", "8", "--max-new-tokens", "32")
+    few = ("--prompts", str(DEMO / "prompts.jsonl"), "--num-prompts", "8", "--max-new-tokens", "32")
     with serving(setting, models, folder) as urls:
         return [
             refused("two tokens of its tokenizer swapped", folder / "1.json", [urls[0], urls[1]], few),

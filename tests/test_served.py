@@ -178,6 +178,22 @@ def test_a_draft_with_another_tokenizer_is_refused(tmp_path: Path, target: Serve
     assert "different tokenizers" in answer.stderr
 
 
+def test_a_draft_with_fewer_tokens_is_refused(tmp_path: Path, target: Server) -> None:
+    said = b'{"error": {"message": "Token id 2047 is out of vocabulary", "type": "BadRequestError", "code": 400}}'
+
+    def small(handler: Handler, path: str, asked: dict[str, Any]) -> bool:
+        if path != "/v1/completions":
+            return False
+        handler.send(400, said)
+        return True
+
+    with serving(DRAFT, hook=small) as other:
+        answer = probe(tmp_path, target, other)
+    assert answer.exit_code == 3
+    assert "does not know all token ids of the target: Token id 2047" in answer.stderr
+    assert "different tokenizers" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -138,7 +138,15 @@ class Vllm:
         """As `Server`."""
         whole = [*ids, *tokens]
         asked = {"prompt": whole, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 1}
-        return self._ask(asked, len(whole) // 64, lambda choice: _vllm_reading(choice, whole, len(ids)))
+        try:
+            return self._ask(asked, len(whole) // 64, lambda choice: _vllm_reading(choice, whole, len(ids)))
+        except Refused as error:
+            if "out of vocabulary" not in error.said:
+                raise
+            raise CannotProbe(
+                f"{self.client.address} does not know all token ids of the target: {error.said}",
+                "the two have different tokenizers: take a draft with the target's own",
+            ) from None
 
     def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
         """As `Server`."""
