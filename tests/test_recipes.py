@@ -13,6 +13,7 @@ import pytest
 from commands import run
 
 import draftpick.rules as rules
+from draftpick import doctor, machine
 from draftpick.choices import WEIGHTS
 from draftpick.options import Format, ReportFormat
 from draftpick.pair import Pair
@@ -60,6 +61,7 @@ def test_every_recipe_is_followed_here() -> None:
         "A device",
         "An engine",
         "A known issue",
+        "A check of the doctor",
         "A rule",
         "A measurement",
         "A tokenizer",
@@ -215,6 +217,16 @@ def test_a_source_of_candidates() -> None:
         assert inspect.isgeneratorfunction(source)
         assert inspect.signature(source, eval_str=True).return_annotation == Iterator[Proposal]
     assert "_heads(" in inspect.getsource(candidates.search)
+
+
+def test_a_check_of_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = dict(vars(doctor))
+    exec("from __future__ import annotations\n" + block("A check of the doctor"), names)
+    monkeypatch.setattr(doctor, "CHECKS", (names["_umask"],))
+    monkeypatch.setattr(machine, "PACKAGES", ())
+    answer = run("doctor")
+    assert answer.exit_code == 0
+    assert answer.stdout.splitlines()[:2] == ["warn  umask  what was seen", "             → what to do about it"]
 
 
 def test_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
