@@ -213,8 +213,8 @@ def peak_memory(device: str) -> int | None:
     import torch
 
     # torch.accelerator.memory asks an allocator that not every torch_npu has, and raises where it is missing.
-    counted = getattr(getattr(torch, device.partition(":")[0]), "max_memory_allocated", None)
-    return int(counted(device)) if counted is not None else None
+    counted = getattr(getattr(torch, device.partition(":")[0], None), "max_memory_allocated", None)
+    return int(counted(device)) if device != "cpu" and counted is not None else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
