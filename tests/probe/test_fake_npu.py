@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_models
+from commands import beside_npu
 from torch.utils import backend_registration
 
 from draftpick.probe.trace import Row, read
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 HERE = Path(__file__).parent
-FAKE = HERE / "fake_npu"
 DEMO = HERE.parent.parent / "catalog" / "demo"
 PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--num-prompts", "4", "--precision", "0", "--exit-zero")
 QUICK = (*PROMPTS, "--max-new-tokens", "8", "--dtype", "float32", "-k", "2", "--costs", "roofline")
@@ -66,6 +66,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._numbers = folder, count()
+        self._npu = beside_npu(folder, HERE)
         self.target, self.draft = self._model("target", 4.0), self._model("draft", 3.5)
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "npu_runs.py")],
@@ -82,11 +83,9 @@ class Machine:
         return folder
 
     def _environment(self) -> dict[str, str]:
-        path = os.pathsep.join([str(FAKE), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         return {
             **os.environ,
-            "PYTHONPATH": path,
-            "PATH": f"{FAKE / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            **self._npu,
             "OMP_NUM_THREADS": "1",
             "HOME": "/home-of-nobody",
             "HF_HUB_OFFLINE": "1",
