@@ -200,11 +200,16 @@ def recommend(
 
 
 def _keep_on_termination() -> None:
-    """A batch system ends a job with SIGTERM: what was measured is kept, as on Ctrl-C."""
+    """A batch system ends a job with SIGTERM, a terminal that is closed with SIGHUP: what was measured is kept, and
+    what was started is ended, as on Ctrl-C.
+    """
     import signal
 
     with contextlib.suppress(ValueError):  # only the main thread may
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no terminal that hangs up
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, signal.default_int_handler)
 
 
 def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import Answer, run
+from commands import Answer, command, environment, run
 from serving import Handler, Model, Server, serving
 
 from draftpick.choices import PROBE
@@ -375,6 +378,26 @@ def test_a_server_that_refuses_its_options_says_so(untimed: Path, tmp_path: Path
     answer = plan(untimed, "--costs", "synthetic", "-k", "2", PATH=path)
     assert answer.exit_code == 3
     assert "num_speculative_tokens is too large" in answer.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_broken_off_leaves_no_server(untimed: Path, tmp_path: Path, number: signal.Signals) -> None:
+    path, log = engine(tmp_path)
+    with subprocess.Popen(
+        command("plan", str(untimed), "--costs", "synthetic"),
+        env=environment(PATH=path),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as running:
+        assert running.stderr is not None
+        next(line for line in running.stderr if line.startswith("timing"))
+        running.send_signal(number)
+        running.stderr.read()
+    assert running.returncode == 130
+    (words,) = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    with socket.socket() as free, pytest.raises(ConnectionRefusedError):
+        free.connect(("127.0.0.1", int(words[words.index("--port") + 1])))
 
 
 def test_where_the_engine_is_not_installed_it_is_said(untimed: Path, tmp_path: Path) -> None:
