@@ -106,7 +106,7 @@ def check_count(devices: int, device: str, torch: Any) -> None:
     if devices > here:
         raise CannotProbe(
             f"--tensor-parallel-size {devices}: there {'is' if here == 1 else 'are'} {here} {device.partition(':')[0]}",
-            "measure where the model is served, or take a target that fits here",
+            "measure it where it is served (--target-url and --draft-url), or take a target that fits here",
         )
 
 

@@ -38,7 +38,7 @@ _TRIAL_ERROR = 0.1
 """Share of what its logits tell apart; half precision comes to 0.02, a memory that is lost to over 0.3."""
 
 _LESS_MEMORY = "take a smaller dtype, or more devices (--tensor-parallel-size)"
-_OTHER_ENGINE = "measure it in the engine that serves it, or try another transformers"
+_OTHER_ENGINE = "measure it in the engine that serves it (--target-url, --draft-url), or try another transformers"
 
 
 class Sampling(NamedTuple):
@@ -249,7 +249,8 @@ def _cannot_load(error: Exception, id: str, folder: Path) -> DraftpickError:
         return InvalidFile(f"{id}: its weights are damaged: {first}", f"download the files in {folder} again")
     if "trust_remote_code" in str(error) or "custom code" in first:
         return CannotProbe(
-            f"{id} needs code of its own, which draftpick does not run", "measure it in the engine that serves it"
+            f"{id} needs code of its own, which draftpick does not run",
+            "measure it in the engine that serves it (--target-url, --draft-url)",
         )
     if "is not a valid JSON file" in first:
         return InvalidFile(f"{id}: {first}", f"download the files in {folder} again")
