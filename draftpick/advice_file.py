@@ -356,6 +356,28 @@ class VerdictRecord(Record):
     reasons: list[str] = []
 
 
+class KnownIssueRecord(Record):
+    """A trouble that others had with the engine of such a pair, although it takes the pair."""
+
+    key: str
+    """As `draftpick catalog list --kind issues` names it."""
+    engine: str
+    kind: Literal["crash", "wrong_output", "zero_acceptance", "slow", "quality"]
+    symptom: str
+    mending: str
+    """What to do."""
+    source: str
+    """Addresses of the reports."""
+    reported: str | None = None
+    """Month of the first report."""
+    versions: str = ""
+    """Of the engine, in words, where it is not sure that this one has it."""
+    mended: str = ""
+    """In what versions, in words, where anything is known of that."""
+    sentence: str
+    """Symptom, mending and doubts."""
+
+
 class CandidateRecord(Record):
     """One draft, head or method without a draft."""
 
@@ -393,6 +415,8 @@ class CandidateRecord(Record):
     """Null where nothing can be predicted."""
     plan: PlanRecord = PlanRecord()
     memory: MemoryRecord | None = None
+    known_issues: Annotated[list[KnownIssueRecord], Field(max_length=1000)] = []
+    """Of the engine whose verdict these are, the worst kind first; they change no verdict."""
     engines: dict[str, VerdictRecord] = {}
     """By key, all of them."""
     break_even_rate: Share | None = None

@@ -4,11 +4,11 @@ and the order of answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from draftpick.catalog import Catalog
+from draftpick.catalog import Catalog, Record
 from draftpick.choices import (
     APPLE_PREFERENCE,
     ASCEND_PREFERENCE,
@@ -22,6 +22,7 @@ from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apar
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, verdict
+from draftpick.rules.known_issues import KnownIssue, matching
 
 if TYPE_CHECKING:
     from draftpick.memory import Budget
@@ -133,6 +134,11 @@ class Assessment:
         return not self.rejections and self.engines.taken_by is not None
 
     @property
+    def known_issues(self) -> tuple[KnownIssue, ...]:
+        """What others met with such a pair in the engine that takes it; empty where it does not fit."""
+        return self.engines.known_issues if self.viable else ()
+
+    @property
     def ids_unknown(self) -> bool:
         """Whether a draft with a vocabulary of its own was never compared with the target's."""
         return self.pair.draft is not None and (self.relation is None or self.relation.kind == "unknown")
@@ -146,15 +152,22 @@ class Assessment:
 class Engines:
     """The verdicts of the engines on one pair, each computed when somebody looks."""
 
-    def __init__(self, pair: Pair, engines: Sequence[Engine], leading: str | None = None) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        engines: Sequence[Engine],
+        leading: str | None = None,
+        issues_of: Callable[[str], Sequence[Record]] = lambda engine: (),
+    ) -> None:
         self._pair = pair
         self.known = engines
         self._leading = leading
+        self._issues_of = issues_of
         self._found: dict[str, Verdict] = {}
 
     def led_by(self, key: str) -> Engines:
         """The same verdicts, where the engine of that key is named before all others that take the pair."""
-        led = Engines(self._pair, self.known, key)
+        led = Engines(self._pair, self.known, key, self._issues_of)
         led._found = self._found
         return led
 
@@ -179,12 +192,23 @@ class Engines:
         usual, others = preferred(self.known, self._pair.setting.device)
         return self._first_of(leading) or self._first_of(usual) or self._first_of(others)
 
+    @cached_property
+    def known_issues(self) -> tuple[KnownIssue, ...]:
+        """What others met with such a pair in the engine that takes it; empty where none does."""
+        taken = self.taken_by
+        engine = next((one for one in self.known if taken is not None and one.key == taken.engine), None)
+        if engine is None:
+            return ()
+        return matching(self._issues_of(engine.key), self._pair, self._in_version(engine))
+
+    def _in_version(self, engine: Engine) -> Engine:
+        asked = self._pair.setting.engine
+        return asked if asked is not None and asked.key == engine.key else engine
+
     def _verdict(self, engine: Engine) -> Verdict:
         found = self._found.get(engine.key)
         if found is None:
-            asked = self._pair.setting.engine
-            version = asked if asked is not None and asked.key == engine.key else engine
-            found = self._found[engine.key] = verdict(self._pair, self._pair.relation, version)
+            found = self._found[engine.key] = verdict(self._pair, self._pair.relation, self._in_version(engine))
         return found
 
     def _first_of(self, engines: Iterable[Engine]) -> Verdict | None:
@@ -228,7 +252,8 @@ def assess(
     relation = relation or relate(target, proposal, catalog)
     pair = Pair(target=target, proposal=proposal, setting=setting, relation=relation)
     findings, score, coverage = judge(pair, choices)
-    return Assessment(pair, findings, score, coverage, Engines(pair, catalog.all_engines), predictor)
+    engines = Engines(pair, catalog.all_engines, issues_of=catalog.issues_of)
+    return Assessment(pair, findings, score, coverage, engines, predictor)
 
 
 def relate(target: ModelProfile, proposal: Proposal, catalog: Catalog) -> Relation | None:

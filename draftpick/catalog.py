@@ -7,8 +7,9 @@ TOML, validated and laid over it.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ _NOT_IN_FINGERPRINT = frozenset(
 )
 
 _LONGEST_VERSION = 60
+_MEMORY_DIFFERS = 0.15
+"""|ln| of memory seen over memory of a row, up to which they are one: what drivers take, and GB against GiB."""
+_MEMORY_TELLS = 0.1
+"""By how much of that the second row must be further away."""
 
 
 def source_folder() -> Path | None:
@@ -95,6 +100,7 @@ class Catalog:
         self._index = index
         self._profiles: dict[str, ModelProfile] = {}
         self._fingerprints: dict[str, Fingerprint] = {}
+        self._issues: dict[str, Sequence[Record]] = {}
 
     @property
     def date(self) -> str:
@@ -132,8 +138,12 @@ class Catalog:
     def tokenizers(self) -> Mapping[str, Record]:
         return self._index["tokenizers"]  # type: ignore[no-any-return]
 
+    @property
+    def issues(self) -> Mapping[str, Record]:
+        return self._index["issues"]  # type: ignore[no-any-return]
+
     def record(self, kind: str, key: str) -> Record:
-        """A whole record, its source and date included; `kind` is models, heads, tokenizers, engines or devices."""
+        """A whole record, its source and date included; `kind` is one of draftpick.catalog_index.KINDS."""
         record: Record = self._index[kind][key]
         if "source" in record:
             return record
@@ -272,6 +282,14 @@ class Catalog:
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
 
+    def issues_of(self, engine: str) -> Sequence[Record]:
+        """The known issues of an engine, by its key, as the catalogue writes them."""
+        known = self._issues.get(engine)
+        if known is None:
+            keys = self._index["issues_by_engine"].get(engine, ())
+            known = self._issues[engine] = [self.issues[key] for key in keys]
+        return known
+
     @cached_property
     def all_engines(self) -> tuple[Engine, ...]:
         """Every engine, in the version the catalogue's facts hold for."""
@@ -286,6 +304,46 @@ class Catalog:
         row = self.devices[key]
         fields = Device._fields
         return Device(**{name: value for name, value in row.items() if name in fields}, key=key)
+
+    def device_seen(self, name: str, memory_bytes: int | None) -> Device:
+        """The row of a device that is here, by what torch or its own tool calls it and by the memory they show.
+
+        Where rows share a name, memory decides. Raises UsageError where no row has that name, or that much memory.
+        """
+        asked = name.strip().lower()
+        for spelled in (asked, "-".join(asked.split()), asked.partition("_")[0]):
+            rows = [key for key, row in self.devices.items() if spelled in row.get("shared_names", ())]
+            if rows and (memory_bytes is not None or spelled not in rows):
+                return self._by_memory(name, rows, memory_bytes)
+            known = self._index["device_names"].get(spelled)
+            if known is not None:
+                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(known)
+        return self.device(name)
+
+    def _by_memory(self, name: str, keys: list[str], memory_bytes: int | None) -> Device:
+        """The one of some rows that has about that much memory."""
+        shown = f"{memory_bytes / 2**30:.1f} GiB" if memory_bytes is not None else "memory that is not shown"
+        fits = {key: far for key in keys if (far := self._distance(key, memory_bytes)) <= _MEMORY_DIFFERS}
+        best = min(fits, key=fits.__getitem__, default=None)
+        if best is not None and all(far - fits[best] >= _MEMORY_TELLS for key, far in fits.items() if key != best):
+            return self.device(best)
+        which = f"may be {' or '.join(fits)}" if fits else f"is none of the catalogue's {' and '.join(keys)}"
+        raise UsageError(
+            f"{name[:60]} with {shown} {which}", f"name it, as --device {best or keys[0]}, and its memory with --memory"
+        )
+
+    def _distance(self, key: str, memory_bytes: int | None) -> float:
+        """How far a row's memory, as it is sold or as the framework shows it, is from what was seen: |ln ratio|."""
+        row = self.devices[key]
+        sizes = [row[field] for field in ("memory_bytes", "memory_seen_bytes") if row.get(field)]
+        if memory_bytes is None or not sizes:
+            return 0.0
+        return min(abs(math.log(max(memory_bytes, 1) / size)) for size in sizes)
+
+    @cached_property
+    def ascend_versions(self) -> Mapping[str, list[Record]]:
+        """Releases that belong together: rows of torch_npu and of engines, the newest first."""
+        return _parsed("ascend_versions.json")  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ iteration
 
@@ -317,7 +375,7 @@ def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -
 def load(overlay: Path | None = None) -> Catalog:
     """The catalogue, with the user's own overlay and then `overlay` laid over it."""
     index = dict(_parsed("index.json"))
-    for kind in ("models", "heads", "tokenizers", "engines", "devices"):
+    for kind in ("models", "heads", "tokenizers", "engines", "devices", "issues"):
         index[kind] = _Lines(f"{kind}.jsonl", index[kind])
     folders = [
         folder for folder in (user_folder(), overlay) if folder is not None and (folder is overlay or folder.is_dir())

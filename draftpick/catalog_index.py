@@ -28,7 +28,7 @@ DETAILS = {
     "devices": ("source", "checked", "aliases"),
 }
 """What nobody needs for a judgement, only for a look at the record."""
-KINDS = ("models", "heads", "tokenizers", "engines", "devices")
+KINDS = ("models", "heads", "tokenizers", "engines", "devices", "issues")
 TRAITS = ("family", "tokenizer", "vocab_size", "params_active", "params_text", "params_total")
 HEAVY_TOKENIZER_FIELDS = ("control", "blocks", "sketch", "head")
 
@@ -68,6 +68,8 @@ def compile_index(folder: Path) -> dict[str, bytes]:
     # Exact ids need no look-up: most runs never read this file.
     files["names.json"] = _bytes({name: index.pop(name) for name in ("names", "head_names")})
     files["index.json"] = _bytes(index)
+    if (folder / "ascend_versions.toml").is_file():
+        files["ascend_versions.json"] = _bytes(_plain(read_toml(folder / "ascend_versions.toml")))
     return files
 
 
@@ -93,12 +95,15 @@ def _read_folder(folder: Path) -> Record:
         "not_published": {},
         "engines": {path.stem: _plain(read_toml(path)) for path in sorted((folder / "engines").glob("*.toml"))},
         "devices": {},
+        "issues": {},
         "tokenizers": {path.stem: _plain(read_toml(path)) for path in sorted((folder / "tokenizers").glob("*.toml"))},
     }
     for path in sorted((folder / "families").glob("*.toml")):
         _add_family(index, read_toml(path), origin=None)
     if (folder / "devices.toml").is_file():
         _add_devices(index, read_toml(folder / "devices.toml"))
+    if (folder / "known_issues.toml").is_file():
+        _add_issues(index, read_toml(folder / "known_issues.toml"))
     return index
 
 
@@ -139,6 +144,8 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
                 merged["engines"][path.stem] = _plain(content)
             elif path.name == "devices.toml":
                 _add_devices(merged, content)
+            elif path.name == "known_issues.toml":
+                _add_issues(merged, content)
             else:
                 _add_family(merged, content, origin="overlay")
     _add_traits(merged)
@@ -167,6 +174,11 @@ def _add_devices(index: Record, content: Record) -> None:
         index["devices"][record.pop("key")] = record
 
 
+def _add_issues(index: Record, content: Record) -> None:
+    for row in content.get("issue", ()):
+        index["issues"][row["key"]] = _plain(row)
+
+
 def _add_traits(index: Record) -> None:
     """What decides whether a model is worth a line, kept for all models and tokenizers in the index itself."""
     index["traits"] = {key: [record.get(field) for field in TRAITS] for key, record in index["models"].items()}
@@ -187,6 +199,10 @@ def _derive(index: Record) -> Record:
         index["heads_by_target"].setdefault(head.get("target"), []).append(head_id)
     index["engine_names"] = _keyed_names(index["engines"])
     index["device_names"] = _keyed_names(index["devices"])
+    index["issues_by_engine"] = {}
+    for key, issue in sorted(index["issues"].items()):
+        for engine in issue["engines"]:
+            index["issues_by_engine"].setdefault(engine, []).append(key)
     index["tokenizers_by_full"] = {}
     for key, record in index["tokenizers"].items():
         if record.get("full"):

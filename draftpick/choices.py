@@ -194,6 +194,21 @@ PROBE_TABLE: tuple[Choice, ...] = (
     Choice("lost-in-turn", 5, "prompts that a server did not answer: it is gone, and asking the rest takes an hour"),
     Choice("lost-share", 0.1, "of all prompts: so many may be the hard ones, and what is left another text"),
     Choice("misspelled", 0.01, "of tokens: renamed reserved tokens are rarer, other tokenizers are not"),
+    Choice(
+        "stream-tokens", 64, "of a timed answer: the ramp at both ends is short beside them, the context hardly grows"
+    ),
+    Choice("stream-rounds", 5, "of timed answers at the least: their median forgives two disturbances"),
+    Choice("stream-most-rounds", 25, "beyond, only a machine that is busy with something else is still unsure"),
+    Choice("stream-precision", 0.02, "half-width of ln(step time) that moves no decision: less than plan.within"),
+    Choice("stream-seconds", 120, "for all servers of a probe: no more rounds than the least are begun after them"),
+    Choice("stream-least", 8, "steps of each answer that are seen while all run: with fewer, the ends weigh as much"),
+    Choice("stream-lump", 0.1, "of the mean time between parts: nearer ones came as one"),
+    Choice(
+        "stream-merged", 0.05, "share of parts with more tokens than a step can write: steps cannot be told any more"
+    ),
+    Choice("start-seconds", 1800, "for a server to come up: hundreds of GB of weights are read, and graphs captured"),
+    Choice("stream-unsteady", 0.10, "half-width of ln(step time): as large as a small gain"),
+    Choice("own-steps", 0.10, "between a server's own tokens per step and those replayed: twice a gain that counts"),
     Choice("own-log-probs", 0.1, "nats between a token as it is written and as it is read: kernels differ by less"),
     Choice("probed-drafts", 3, "of `recommend --probe`: the best is nearly always among the first three"),
 )
@@ -206,10 +221,19 @@ GATE_TABLE: tuple[Choice, ...] = (
 )
 """What a gate takes for worse where its policy does not say; see draftpick/gate."""
 
+DOCTOR_TABLE: tuple[Choice, ...] = (
+    Choice("old-catalogue", 180, "days after which about one generation of models and engines is missing"),
+    Choice("full-device", 0.1, "share of a device's memory: less than that free holds no model worth speeding up"),
+    Choice("low-disk", 20 * 2**30, "bytes: a target of 7B parameters and a draft take about as much"),
+    Choice("full-disk", 2**28, "bytes: less may not hold the files of one tokenizer and a trace"),
+    Choice("counting-time", 0.2, "seconds: a cache of some thousand files is counted in a tenth of that"),
+)
+
 COSTS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in COST_TABLE})
 PRIORS: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PRIOR_TABLE})
 PROBE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in PROBE_TABLE})
 GATE: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in GATE_TABLE})
+DOCTOR: Mapping[str, float] = MappingProxyType({choice.name: choice.value for choice in DOCTOR_TABLE})
 
 
 def choices_of(rule: str) -> tuple[Choice, ...]:

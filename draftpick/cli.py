@@ -55,6 +55,7 @@ from draftpick.options import (
     OutputLength,
     Overhead,
     Overlay,
+    PlanCosts,
     Policies,
     Precision,
     ProbeBest,
@@ -73,6 +74,7 @@ from draftpick.options import (
     Sequences,
     ServedModel,
     SpecTokens,
+    SpeculatingUrls,
     StopRule,
     Target,
     TargetUrl,
@@ -107,6 +109,7 @@ if TYPE_CHECKING:
     from draftpick.candidates import Resolve
     from draftpick.catalog import Catalog
     from draftpick.choices import RuleChoices
+    from draftpick.doctor_file import DoctorFile
     from draftpick.evidence import Evidence
     from draftpick.gate_file import GateFile
     from draftpick.models.profile import ModelProfile
@@ -197,11 +200,16 @@ def recommend(
 
 
 def _keep_on_termination() -> None:
-    """A batch system ends a job with SIGTERM: what was measured is kept, as on Ctrl-C."""
+    """A batch system ends a job with SIGTERM, a terminal that is closed with SIGHUP: what was measured is kept, and
+    what was started is ended, as on Ctrl-C.
+    """
     import signal
 
     with contextlib.suppress(ValueError):  # only the main thread may
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no terminal that hangs up
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, signal.default_int_handler)
 
 
 def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":
@@ -280,6 +288,7 @@ def probe(
     ] = None,
     target_url: TargetUrl = None,
     draft_url: DraftUrls = None,
+    speculating_url: SpeculatingUrls = None,
     model: ServedModel = None,
     device: TorchDevice = None,
     tensor_parallel_size: TensorParallel = None,
@@ -365,6 +374,11 @@ def plan(
     overhead: Overhead = 0.0,
     num_speculative_tokens: SpecTokens = None,
     policy: Policies = None,
+    costs: PlanCosts = None,
+    target_url: TargetUrl = None,
+    draft_url: DraftUrls = None,
+    speculating_url: SpeculatingUrls = None,
+    model: ServedModel = None,
     engine: EngineName = None,
     device: DeviceName = None,
     tensor_parallel_size: TensorParallel = None,
@@ -401,6 +415,10 @@ def plan(
         raise UsageError(
             "--policy needs the trace of a probe", "name a probe file: draftpick plan probe.json --policy all"
         )
+    if options["costs"] is not None or any(options[name] for name in _SERVERS):
+        raise UsageError(
+            "--costs and servers go with a probe", "name a probe file: draftpick plan probe.json --costs served"
+        )
     numbers = plan_numbers(
         acceptance_rate=acceptance_rate,
         mean_acceptance_length=mean_acceptance_length,
@@ -417,6 +435,10 @@ def plan(
         text = _as_text(plan.document(numbers, asked("plan", options)), wanted, options)
     console.write(text, output)
     raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not options["exit_zero"] else 0)
+
+
+_SERVERS = ("target_url", "draft_url", "speculating_url")
+"""Options of `plan` that name servers to time steps on."""
 
 
 def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
@@ -436,6 +458,13 @@ def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
     where = setting(
         {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
     )
+    if options["costs"] is not None or any(options[name] for name in _SERVERS):
+        from draftpick.repricing import repriced
+
+        gc.enable()
+        _keep_on_termination()  # a server that was started must end with it
+        with console.Progress() as say:
+            saved = repriced(saved, options, where, catalog, say)
     answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.any), catalog)
     answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
     _answer(answer, options)
@@ -684,6 +713,34 @@ def report(
     console.write(text, output)
 
 
+def doctor(
+    offline: Offline = None,
+    catalog_folder: Overlay = None,
+    output_format: OutputFormat = None,
+    json: AsJson = False,
+    output: Output = None,
+    exit_zero: ExitZero = None,
+    quiet: Quiet = None,
+    no_color: NoColor = None,
+) -> None:
+    """Look at this machine: devices, torch, torch_npu, CANN, hubs, caches; what does not work, and how to mend it."""
+    options = _options(dict(locals()))
+    from draftpick.doctor import examine
+
+    found = examine(offline=bool(options["offline"]), overlay=catalog_folder)
+    wanted = _format(options)
+    if wanted is Format.table:
+        from draftpick.report.doctor import table
+
+        text = table(found.lines, quiet=bool(quiet), **console.screen(no_color, output))
+    else:
+        from draftpick.doctor_file import recorded
+
+        text = _written(recorded(found), wanted)
+    console.write(text, output)
+    raise typer.Exit(0 if exit_zero else found.exit_code)
+
+
 def rules(
     name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
     no_color: NoColor = None,
@@ -696,7 +753,7 @@ def rules(
 
 
 def catalog_list(
-    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines or devices.")] = "models",
+    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines, devices or issues.")] = "models",
     family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
@@ -767,6 +824,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
     "observe": (observe, "Watch", "draftpick observe http://localhost:8000 --interval 60 --draft-cost 0.05"),
     "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
     "rules": (rules, "Look up", "draftpick rules size-ratio"),
+    "doctor": (doctor, "Look up", "draftpick doctor"),
 }
 CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "list": (catalog_list, "draftpick catalog list --kind devices"),
@@ -889,6 +947,17 @@ def _as_text(document: dict[str, Any], wanted: Format, options: dict[str, Any]) 
     return saved.write(
         advice_of(document), wanted.value, explain=explain, everything=everything, catalog_folder=overlay
     )
+
+
+def _written(found: "DoctorFile", wanted: Format) -> str:
+    """A document in a format that is no table."""
+    if wanted is Format.json:
+        from draftpick.report.text import json_text
+
+        return json_text(found.model_dump(mode="json")) + "\n"
+    from draftpick.report import saved
+
+    return saved.write(found, wanted.value)
 
 
 def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:

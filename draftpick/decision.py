@@ -8,7 +8,7 @@ from typing import NamedTuple
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, MEASURED, Setting
+from draftpick.pair import BEHIND, DRAFT_FREE, MEASURED, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
 from draftpick.speedup import MARGIN, Interval, KRow
@@ -190,7 +190,8 @@ def _place(place: Place, care: str, setting: Setting) -> str:
     given = " but for the figures given" if setting.bandwidth is not None or setting.memory is not None else ""
     assumed = f" (assumed{given}, as no device was named)" if place.assumed else ""
     load = f" at {place.batch} sequences at once" if place.batch > 1 else ""
-    return f" in {place.engine.key}{care} on {place.devices} × {place.device.key}{assumed}{load}"
+    where = f" on {place.devices} × {place.device.key}{assumed}" if place.device.key != BEHIND else ""
+    return f" in {place.engine.key}{care}{where}{load}"
 
 
 def _at_lower_load(best: Assessment) -> str:

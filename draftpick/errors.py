@@ -36,3 +36,9 @@ class NotObservable(DraftpickError):
     """A server that cannot be judged: out of reach, without counters of speculation, or idle (exit code 3)."""
 
     exit_code = 3
+
+
+class AbsentDevice(DraftpickError):
+    """A kind of device that draftpick knows, and that is not here (exit code 3)."""
+
+    exit_code = 3

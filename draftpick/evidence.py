@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,6 +59,10 @@ class Evidence(NamedTuple):
     """Whether servers were asked: their engine and, where it was named, their device are where the pair runs."""
     suspect: str = ""
     """A self-check that failed: then nothing is decided by these figures."""
+    whole_steps: bool = False
+    """The costs are those of whole steps: drafting is within what stands as verification."""
+    anywhere: bool = False
+    """Somebody said that the costs hold, whatever device is named."""
 
     @property
     def acceptance(self) -> Acceptance:
@@ -83,6 +88,9 @@ class Evidence(NamedTuple):
 
     def priced_here(self, setting: Setting, engine: str) -> Costs | None:
         """The measured costs where a setting asks for no other place; None where they hold for another one."""
+        batch = setting.max_num_seqs or min(self.costs, default=1)
+        if self.anywhere:
+            return self.costs.get(batch) if engine == self.engine else None
         named = setting.device.key if setting.device is not None else self.device.key
         elsewhere = named != self.device.key or setting.bandwidth is not None or setting.memory is not None
         if elsewhere or engine != self.engine or setting.tensor_parallel_size not in (1, self.devices):
@@ -90,7 +98,7 @@ class Evidence(NamedTuple):
         formats = (setting.quantization, setting.draft_quantization, setting.kv_cache_dtype)
         if any(one is not None for one in formats) or setting.dtype not in (None, self.dtype):
             return None
-        return self.costs.get(setting.max_num_seqs or min(self.costs, default=1))
+        return self.costs.get(batch)
 
     def lengths_at(self, level: float) -> list[Interval]:
         """τ with intervals of another level."""
@@ -135,11 +143,13 @@ def from_probe(probe: ProbeFile, catalog: Catalog, temperature: float | None = N
 
 def device_of(probe: ProbeFile, catalog: Catalog) -> Device:
     """What a probe was measured on, as the catalogue has it where it does."""
-    named = probe.device.tool_name
-    try:
-        return catalog.device(named) if named else _unlisted(probe)
-    except DraftpickError:
-        return _unlisted(probe)
+    one = probe.device
+    # torch knows the exact chip where npu-smi may tell only its kind; on a CPU its name is not the catalogue's.
+    for name in (one.name if one.tool_name != "cpu" else None, one.tool_name):
+        if name:
+            with contextlib.suppress(DraftpickError):
+                return catalog.device_seen(name, one.memory_bytes)
+    return _unlisted(probe)
 
 
 def _unlisted(probe: ProbeFile) -> Device:
@@ -156,14 +166,20 @@ def _looked_up(base: Evidence, rows: Mapping[str, LookupRecord], method: str) ->
         rate=rate,
         lengths=lengths,
         others={own: _lookup_lengths(rows[own])} if own is not None and own in rows else {},
-        # A lookup takes microseconds; what the software adds to a step is taken to be that of a draft's.
-        costs={
-            batch: costs._replace(draft_first=0.0, draft=0.0, c=0.0, ttft_overhead=0.0)
-            for batch, costs in base.costs.items()
-        },
+        costs=_without_draft(base),
         source=base.source.rpartition(";")[0] or base.source,
         doubts=(),
     )
+
+
+def _without_draft(base: Evidence) -> dict[int, Costs]:
+    """Costs of a lookup, which takes microseconds; what the software adds is taken to be that of a draft's step."""
+    if base.whole_steps:
+        return {}  # there is no telling what of them was drafting
+    return {
+        batch: costs._replace(draft_first=0.0, draft=0.0, c=0.0, ttft_overhead=0.0)
+        for batch, costs in base.costs.items()
+    }
 
 
 def _lookup_lengths(row: LookupRecord) -> tuple[Interval, tuple[Interval, ...]]:
@@ -186,6 +202,8 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
         Interval(row.mean_acceptance_length, row.mean_acceptance_length_low, row.mean_acceptance_length_high, level)
         for row in sorted(one.by_k, key=lambda row: row.k)
     ]
+    served = probe.decision.evidence == "served"
+    where = probe.where if served else f"{probe.dtype} on {probe.device.id}"
     if lengths and one.by_k[0].k != 0:
         lengths.insert(0, Interval(1.0, 1.0, 1.0, level))
     return Evidence(
@@ -203,15 +221,16 @@ def _evidence(probe: ProbeFile, one: DraftRecord, device: Device) -> Evidence:
         device=device,
         devices=probe.device.count,
         dtype=probe.dtype,
-        costs={record.num_seqs: _costs(record) for record in one.costs},
+        costs={record.num_seqs: costs_of(record) for record in one.costs},
+        whole_steps=any(record.whole_steps for record in one.costs),
         spread=max((record.spread for record in one.costs), default=0.0),
         num_prompts=one.num_prompts,
         source=(
             f"measured on {one.num_prompts} prompts ({probe.prompts.get('source', '?')}), {one.num_tokens:,} tokens, "
-            f"{probe.dtype} on {probe.device.id}; {one.proposal}"
+            f"{where}; {one.proposal}"
         ),
         doubts=(*probe.doubts, *one.doubts),
-        served=probe.decision.evidence == "served",
+        served=served,
         suspect=next((f"{check.name}: {check.detail}" for check in probe.checks if not check.passed), ""),
     )
 
@@ -220,7 +239,8 @@ def _interval(record: IntervalRecord) -> Interval:
     return Interval(record.value, record.low, record.high, record.level)
 
 
-def _costs(record: CostRecord) -> Costs:
+def costs_of(record: CostRecord) -> Costs:
+    """Measured costs, as predictions have them."""
     return Costs(
         target=record.target_ms / 1e3,
         draft_first=record.draft_first_ms / 1e3,

@@ -22,6 +22,7 @@ from draftpick.errors import InvalidCatalog
 from draftpick.launch_values import IN_SCRIPT, PLACEHOLDER, VALUES
 from draftpick.models.parameters import count
 from draftpick.models.profile import Experts, LatentAttention, Lineage, ModelProfile
+from draftpick.pair import CONDITIONS
 from draftpick.toml_file import ADVICE, MAX_FILE_BYTES, read_toml
 
 if TYPE_CHECKING:
@@ -364,11 +365,9 @@ class Splits(_Facts):
     was: list[dict[str, Any]] = []
 
 
-class ExceptionFacts(_Facts):
-    """[[exceptions]]."""
+class _Conditioned(BaseModel):
+    """A row that holds for some pairs only."""
 
-    verdict: Literal["refused", "care", "unknown"]
-    reason: Text
     methods: list[Name] = []
     target: Conditions = {}
     draft: Conditions = {}
@@ -379,13 +378,21 @@ class ExceptionFacts(_Facts):
     pair: Conditions = {}
 
     @model_validator(mode="after")
-    def _fits(self) -> ExceptionFacts:
-        subjects = (self.target, self.draft, self.head, self.either, self.setting, self.device, self.pair)
-        wanted = [value for conditions in subjects for value in conditions.values()]
+    def _compares(self) -> _Conditioned:
+        wanted = [value for subject in CONDITIONS for value in getattr(self, subject).values()]
         for value in (part for one in wanted for part in (one if isinstance(one, list) else [one])):
             if isinstance(value, str) and not re.fullmatch(r"!?([<>]=?\s*-?\d+(\.\d+)?|[^<>!].*|)", value):
                 raise ValueError(f"the condition {value!r} compares with no number")
         return self
+
+
+class ExceptionFacts(_Conditioned):
+    """[[exceptions]]."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    verdict: Literal["refused", "care", "unknown"]
+    reason: Text
 
 
 class LaunchMethod(_Record):
@@ -471,6 +478,8 @@ class DeviceRecord(_Sourced):
     name: Name
     vendor: Name
     aliases: list[Name] = []
+    shared_names: list[Name] = []
+    """What torch or the vendor's tool calls it and another row too, in lower case: memory tells them apart."""
     soc: Name | None = None
     memory_bytes: Count | None = None
     """Nominal."""
@@ -495,6 +504,79 @@ class DevicesFile(_Record):
     """devices.toml."""
 
     device: list[DeviceRecord] = []
+
+
+Version = Annotated[str, StringConstraints(pattern=r"^(b\d{1,9}|v?\d[0-9A-Za-z.+-]{0,50})$")]
+IssueKind = Literal["crash", "wrong_output", "zero_acceptance", "slow", "quality"]
+
+
+class IssueRecord(_Conditioned, _Sourced):
+    """One `[[issue]]` row: a trouble that others had with an engine although it takes the pair."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.\-]{0,60}$")]
+    engines: Annotated[list[Name], Field(min_length=1)]
+    kind: IssueKind
+    symptom: Text
+    mending: Text
+    since: Version | None = None
+    until: Version | None = None
+    """The first version that no longer has it."""
+    certain: Flag = True
+    """Whether the bounds are exactly known."""
+    fixed: Flag | None = None
+    reported: Month | None = None
+    """Of the first report."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> IssueRecord:
+        for subject, known in CONDITIONS.items():
+            for name in getattr(self, subject):
+                if name not in known:
+                    raise ValueError(f"{subject} has no {name!r}{_did_you_mean(name, known)}")
+        return self
+
+
+class IssuesFile(_Record):
+    """known_issues.toml."""
+
+    issue: list[IssueRecord] = []
+
+
+Release = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\w+)*$")]
+Python = Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
+
+
+class TorchNpuRecord(_Sourced):
+    """One `[[torch_npu]]` row: a release and what it is made for."""
+
+    version: Release
+    torch: Release
+    cann: Release | None = None
+    python_min: Python | None = None
+    python_max: Python | None = None
+
+
+class AscendEngineRecord(_Sourced):
+    """One `[[engine]]` row: a release of an engine for NPUs and the set that it names."""
+
+    name: Name
+    version: Release
+    vllm: Release | None = None
+    cann: Release | None = None
+    torch: Release | None = None
+    torch_npu: Release | None = None
+    triton_ascend: Release | None = None
+    python_min: Python | None = None
+    python_max: Python | None = None
+
+
+class AscendVersionsFile(_Record):
+    """ascend_versions.toml: newest releases first."""
+
+    torch_npu: list[TorchNpuRecord]
+    engine: list[AscendEngineRecord]
 
 
 _PROFILE_FIELDS = ModelProfile._fields
@@ -536,6 +618,8 @@ class _Seen:
     heads: dict[str, tuple[str, HeadRecord]] = field(default_factory=dict)
     not_published: list[tuple[str, NotPublished]] = field(default_factory=list)
     tokenizers: set[str] = field(default_factory=set)
+    engines: set[str] = field(default_factory=set)
+    issues: dict[str, tuple[str, IssueRecord]] = field(default_factory=dict)
     written: dict[tuple[str, str], str] = field(default_factory=dict)
     """(model or head, id in lower case) → the id as it was written first."""
     problems: list[Problem] = field(default_factory=list)
@@ -569,11 +653,12 @@ def _shipped_folder() -> Path:
 
 
 def _rows_below(folder: Path) -> dict[str, Any]:
-    """The models and tokenizer keys of a whole catalogue, as an overlay needs them."""
+    """The models, and the keys of tokenizers and engines, of a whole catalogue, as an overlay needs them."""
     files = [read_toml(path) for path in sorted((folder / "families").glob("*.toml"))]
     return {
         "models": {row["id"]: row for content in files for row in content.get("model", ())},
         "tokenizers": {path.stem: {} for path in (folder / "tokenizers").glob("*.toml")},
+        "engines": {path.stem: {} for path in (folder / "engines").glob("*.toml")},
     }
 
 
@@ -632,8 +717,36 @@ def _check_files(folder: Path, paths: Sequence[Path], seen: _Seen) -> None:
             devices = _record(DevicesFile, name, content, seen)
             if isinstance(devices, DevicesFile):
                 _in_order(name, "device", [row.key for row in devices.device], seen)
+        elif path.name == "known_issues.toml":
+            _check_issues(name, content, seen)
+
+        elif path.name == "ascend_versions.toml":
+            _check_versions(name, content, seen)
         else:
             _check_family(name, content, seen)
+
+
+def _check_versions(name: str, content: dict[str, Any], seen: _Seen) -> None:
+    record = _record(AscendVersionsFile, name, content, seen)
+    if not isinstance(record, AscendVersionsFile):
+        return
+    if seen.overlay:
+        seen.add(name, "", "releases are read from the shipped catalogue alone", "remove the file", warning=True)
+    known = {row.version: row for row in record.torch_npu}
+    if len(known) < len(record.torch_npu):
+        seen.add(name, "torch_npu", "a version stands twice", "remove one of the two rows")
+    for row in record.torch_npu:
+        if row.torch.split(".")[:2] != row.version.split(".")[:2]:
+            seen.add(name, f"torch_npu {row.version}", f"is made for torch {row.torch}", "correct torch or version")
+    for engine in record.engine:
+        pinned = known.get(engine.torch_npu) if engine.torch_npu is not None else None
+        if pinned is not None and (pinned.torch, pinned.cann) != (engine.torch, engine.cann):
+            seen.add(
+                name,
+                f"engine {engine.name} {engine.version}",
+                f"its torch_npu {pinned.version} belongs to torch {pinned.torch} and CANN {pinned.cann}",
+                "correct one of the two rows",
+            )
 
 
 def _check_family(name: str, content: dict[str, Any], seen: _Seen) -> None:
@@ -657,7 +770,16 @@ def _check_tokenizer(name: str, key: str, content: dict[str, Any], seen: _Seen) 
         seen.add(name, "key", f"key {record.key!r} is not the name of the file", f"rename it to {record.key}.toml")
 
 
+def _check_issues(name: str, content: dict[str, Any], seen: _Seen) -> None:
+    file = _record(IssuesFile, name, content, seen)
+    if isinstance(file, IssuesFile):
+        _in_order(name, "issue", [row.key for row in file.issue], seen)
+        for row in file.issue:
+            _once(seen.issues, row.key, name, row, "issue", seen)
+
+
 def _check_engine(name: str, key: str, content: dict[str, Any], seen: _Seen) -> None:
+    seen.engines.add(key)
     record = _record(EngineFile, name, content, seen)
     if isinstance(record, EngineFile) and record.key != key:
         seen.add(name, "key", f"key {record.key!r} is not the name of the file", f"rename it to {record.key}.toml")
@@ -786,6 +908,16 @@ def _check_rows_together(seen: _Seen) -> None:
     _check_tokenizer_keys(seen)
     _check_targets(seen, known, aliases)
     _check_lineage(seen)
+    _check_engine_keys(seen)
+
+
+def _check_engine_keys(seen: _Seen) -> None:
+    keys = {*seen.engines, *seen.base.get("engines", {})}
+    for file, row in seen.issues.values():
+        for engine in row.engines:
+            if engine not in keys:
+                message = f"no engine has the key {engine!r}{_did_you_mean(engine, keys)}"
+                seen.add(file, f"issue {row.key}", message, "name engines by the key of their file")
 
 
 def _check_aliases(seen: _Seen, known: Mapping[str, str]) -> dict[str, str]:

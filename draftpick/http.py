@@ -31,6 +31,8 @@ MOST_REDIRECTS = 3
 MOST_SAID = 1 << 16
 """Bytes that are read of an answer with an error; the rest is left."""
 _PIECE = 1 << 16
+_PIECE_TAKES = 256
+"""Bytes of memory that a piece of one byte comes to; a server may send millions."""
 _JSON = {"Content-Type": "application/json"}
 _EXAMPLE = "as http://localhost:8000"
 _NOBODY = {getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_FAIL") if hasattr(socket, name)}
@@ -101,9 +103,9 @@ class Server:
 
     def shown(self, text: str, most: int = 300) -> str:
         """What the server said, as it may be shown: on one line, in `most` characters, without the key."""
-        text = " ".join(text.split())
         if self._key:
             text = text.replace(self._key, "[key]")
+        text = " ".join(text.split())
         spelled = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:most])
         return "".join(spelled)[:most]
 
@@ -318,7 +320,7 @@ class _Exchange:
             return
         left = self._most_bytes if is_fine else MOST_SAID
         while data := response.read1(_PIECE):
-            left -= len(data)
+            left -= max(len(data), _PIECE_TAKES)
             if left < 0 and is_fine:
                 raise _TooLarge(self._most_bytes >> 20)
             if left < 0:
@@ -368,6 +370,8 @@ def _told(server: Server, url: str, error: Exception, seconds: float) -> Excepti
         return NoAnswer("unknown", f"{url}: no trust in its certificate: {said}", "is it https at all?")
     if isinstance(error, exceptions.ProxyError):
         return NoAnswer("unreachable", f"{url} is not reached through the proxy", "look at http_proxy and no_proxy")
+    if isinstance(error, exceptions.LocationValueError):
+        return NoAnswer("unknown", f"{url}: no host can have this name", "check the address")
     if isinstance(error, (exceptions.HTTPError, OSError)):
         reason = error.args[-1] if error.args and isinstance(error.args[-1], Exception) else error
         name = type(reason).__name__

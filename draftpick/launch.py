@@ -19,6 +19,8 @@ from draftpick.rules.engine_facts import covers, in_version, table_of
 
 PLAIN = "none"
 """The method of a start without speculation."""
+LOOKED_FOR = 5
+"""The longest n-gram that is looked for: vLLM's default, and that of the replay."""
 MOST_CAPTURED = 512
 """Tokens of a decode step up to which vLLM captures graphs by default."""
 _ACCELERATORS = {"nvidia": "cuda", "amd": "cuda", "huawei": "npu", "apple": "mps", "generic": "cpu"}
@@ -427,6 +429,7 @@ def _values(wanted: Wanted, drafting: str | None, cautions: list[str]) -> dict[s
         "method": drafting,
         "k": k,
         "k_plus_1": k + 1 if k is not None else None,
+        "ngram_size": min(k, LOOKED_FOR) if k is not None else None,
         "mtp_folder": wanted.draft or f"{PurePath(wanted.target).name}-mtp",
         "devices": place.tensor_parallel_size,
         "trusted": place.trust_remote_code,

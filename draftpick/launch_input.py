@@ -113,6 +113,10 @@ def _with_draft(wanted: Wanted, advice: AdviceFile, said: CandidateRecord | None
         refused = f"{engine.name} {verdict.version} refuses the pair: {'; '.join(verdict.reasons)}"
     elif verdict is not None and verdict.verdict in ("care", "unknown"):
         cautions += [f"{reason[:1].upper()}{reason[1:]}." for reason in verdict.reasons]
+    if verdict is not None and verdict.version == engine.version:
+        cautions += [
+            f"Known trouble: {one.sentence} ({one.source})" for one in said.known_issues if one.engine == engine.key
+        ]
     if said.cost is not None and said.cost.engine not in (None, engine.key):
         cautions.append(f"num_spec_tokens was chosen for {said.cost.engine}: another engine may want another.")
     _check_method(choice, said.label, said.method)
@@ -230,7 +234,7 @@ def _why_plain(advice: AdviceFile) -> str:
 
 def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
     """What a probe decided, as `choice` changes it. Raises UsageError where the engine must be named."""
-    if choice.engine is None and probe.engine != "transformers":
+    if choice.engine is None and probe.engine != _timed_in(probe):
         raise UsageError(f"the probe drafted as {probe.engine} does", "name the engine with --engine")
     engine, decision = catalog.engine(choice.engine or probe.engine), probe.decision
     wanted = Wanted(
@@ -240,7 +244,7 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
         revision=probe.target.revision,
         target_quantization=probe.target.quantization,
         mtp_layers=probe.target.num_nextn_predict_layers,
-        cautions=() if engine.key == "transformers" else (_elsewhere(engine),),
+        cautions=() if engine.key == _timed_in(probe) else (_elsewhere(engine, _timed_in(probe)),),
     )
     if choice.draft is None and choice.method is None and decision.action != "speculate":
         return wanted._replace(why_plain=decision.sentence)
@@ -299,6 +303,11 @@ def _best_k(measured: DraftRecord) -> int | None:
     return -max(rows)[1] if rows else None
 
 
-def _elsewhere(engine: Engine) -> str:
+def _timed_in(probe: ProbeFile) -> str:
+    """The engine whose steps a probe is about."""
+    return probe.engine if probe.decision.evidence == "served" else "transformers"
+
+
+def _elsewhere(engine: Engine, measured: str) -> str:
     ask = f"draftpick plan PROBE.json --engine {engine.key}"
-    return f"The probe measured transformers: {ask} says what the draft is worth in {engine.name}."
+    return f"The probe measured {measured}: {ask} says what the draft is worth in {engine.name}."

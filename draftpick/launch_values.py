@@ -12,6 +12,7 @@ VALUES = {
     "method": "As draftpick calls it.",
     "k": "num_spec_tokens.",
     "k_plus_1": "What a step verifies.",
+    "ngram_size": "Tokens that an n-gram method looks for.",
     "tensor_parallel_size": "Only above 1.",
     "devices": "The same, 1 included.",
     "max_model_len": "Tokens.",

@@ -62,7 +62,8 @@ _STARTED = "vllm:spec_decode_num_drafts_created"
 _OLD = "vllm:spec_decode_num_emitted_tokens_total"
 """Of vLLM's first engine (V0), which counted no drafts."""
 _LENGTH, _RATE, _STEPS = "sglang:spec_accept_length", "sglang:spec_accept_rate", "sglang:spec_num_steps"
-FAMILIES = re.compile(f"{_COUNTER.pattern}|{_STARTED}|{_OLD}|{_LENGTH}|{_RATE}|{_STEPS}")
+_WRITTEN = "llamacpp:tokens_predicted_total"
+FAMILIES = re.compile(f"{_COUNTER.pattern}|{_STARTED}|{_OLD}|{_LENGTH}|{_RATE}|{_STEPS}|{_WRITTEN}")
 """What is read of a server's metrics."""
 
 CHOICES: tuple[Choice, ...] = (
@@ -239,7 +240,7 @@ def _counted(last: Scrape, first: Scrape | None, costs: Costs | None) -> list[Mo
     before = _counters(first) if first is not None else None
     windows = {key: _window(key, counts, before) for key, counts in _counters(last).items()}
     if not any(window.counts.drafts for window in windows.values()):
-        raise _idle(last.source, first is not None, sum(one.before.drafts for one in windows.values() if one.before))
+        raise _idle(last, first is not None, sum(one.before.drafts for one in windows.values() if one.before))
     by_model = groupby(sorted(windows, key=lambda key: (key.model, _natural(key.engine))), key=lambda key: key.model)
     return [_served(model, {key: windows[key] for key in keys}, costs) for model, keys in by_model]
 
@@ -249,7 +250,15 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part) if len(part) < 10 else 0, part) for part in re.findall(r"[0-9]+", text)] or [(0, text)]
 
 
-def _idle(source: str, between: bool, before: int) -> NotObservable:
+def _idle(last: Scrape, between: bool, before: int) -> NotObservable:
+    source = last.source
+    written = sum(sample.value for sample in last.samples if sample.name == _WRITTEN)
+    if written and not before:
+        return NotObservable(
+            f"{source}: this llama.cpp server drafted nothing for the {written:,.0f} tokens that it wrote",
+            "it counts also where it does not speculate: -md does nothing without --spec-type, and a draft whose "
+            "vocabulary does not fit is dropped with an error in its log; `draftpick launch` writes a line that drafts",
+        )
     if between:
         return NotObservable(
             f"{source}: nothing was drafted between the two scrapes, {before:,} drafts before them",

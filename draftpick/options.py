@@ -131,7 +131,8 @@ DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
-        help="As 910b3 or atlas-800i-a2, or auto; `draftpick catalog list --kind devices` shows all.",
+        help="As 910b3 or atlas-800i-a2; auto, npu:1 or cuda for one that is here; `draftpick catalog list --kind "
+        "devices` shows all.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -459,6 +460,16 @@ DraftUrls = Annotated[
         rich_help_panel=_SERVED,
     ),
 ]
+SpeculatingUrls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--speculating-url",
+        metavar="K=URL",
+        help="A server of the target that drafts K tokens per step, to time whole steps; repeat for several K.",
+        show_default=False,
+        rich_help_panel=_SERVED,
+    ),
+]
 ServedModel = Annotated[
     str | None,
     typer.Option(
@@ -506,6 +517,16 @@ VerifyCost = Annotated[
 Overhead = Annotated[
     float,
     typer.Option("--overhead", metavar="RATIO", help="What a step with a draft adds, in plain steps of the target."),
+]
+PlanCosts = Annotated[
+    str | None,
+    typer.Option(
+        "--costs",
+        help="served (those of the probe's servers, wherever it is planned for), synthetic (start vLLM here and time "
+        "it), or a JSON file with times.",
+        show_default=False,
+        rich_help_panel=_WHERE,
+    ),
 ]
 CostsFile = Annotated[
     Path | None,
@@ -573,7 +594,7 @@ _SWITCHES = {
     "yes",
     "probe_best",
 }
-_LISTS = {"draft_model", "select", "ignore", "policy", "draft_url"}
+_LISTS = {"draft_model", "select", "ignore", "policy", "draft_url", "speculating_url"}
 _NUMBER_LISTS = {"temperature", "timed_batch"}
 """Of the probe, which measures several at once; one number is one of them."""
 _ARGUMENTS = ("target", "draft", "probe_file")
@@ -612,11 +633,11 @@ _DEFAULTS = {"verify_cost": 1.0, "overhead": 0.0}
 def asked(command: str, values: Mapping[str, Any], present: Device | None = None) -> dict[str, Any]:
     """What was typed, or set in a config file, as an answer keeps it: the models, and the options that change it.
 
-    `present` is the device that `--device auto` found.
+    `present` is the device of this machine that `--device auto` or npu:1 meant.
     """
     given = {name: value for name, value in values.items() if value not in (None, [], _DEFAULTS.get(name))}
     named = {option: given[parameter] for option, parameter in _names(given).items() if parameter not in _NOT_ASKED}
-    if present is not None and str(named.get("device")).strip().lower() == "auto":
+    if present is not None and _here(str(named.get("device"))) is not None:
         named["device"] = present.key
     drafts = given.get("draft", [])
     return {
@@ -772,11 +793,24 @@ def _served_place(where: Setting, catalog: Catalog, measured: Evidence) -> Setti
 def _device(asked: str | None, catalog: Catalog) -> Device | None:
     if asked is None:
         return None
-    if asked.strip().lower() != "auto":
+    here = _here(asked)
+    if here is None:
         return catalog.device(asked)
-    from draftpick.devices import present
+    from draftpick.devices import find, first
 
-    return catalog.device(present())
+    kind, index = here
+    chip = first() if kind == "auto" else find(kind, index)
+    return catalog.device_seen(chip.name, chip.memory_bytes) if chip is not None else catalog.device("cpu")
+
+
+def _here(asked: str) -> tuple[str, int] | None:
+    """Kind and index of a device of this machine, as auto, npu or cuda:1; None for a key of the catalogue."""
+    kind, colon, index = asked.strip().lower().partition(":")
+    if kind not in ("auto", "npu", "cuda", "mps") or (colon and kind == "auto"):
+        return None
+    if not colon:
+        return kind, 0
+    return (kind, int(index)) if index.isascii() and index.isdecimal() and len(index) < 5 else None
 
 
 def _one_of(asked: str | None, option: str, known: tuple[str, ...]) -> str | None:

@@ -1,5 +1,6 @@
 """The things a judgement is about: a target, a proposal, and the setting they would run in."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from draftpick.models.profile import ModelProfile
@@ -18,6 +19,10 @@ STOP_RULES = ("fixed", "heuristic", "confidence")
 
 MEASURED = frozenset({"measured", "served"})
 """Evidence whose interval decides. For all other evidence the point value does."""
+
+
+BEHIND = "served"
+"""Key of the device of which nothing is known but that a server has it."""
 
 
 def evidence_of(costs: str) -> str:
@@ -153,3 +158,16 @@ class Pair(NamedTuple):
     @property
     def method(self) -> str:
         return self.proposal.method
+
+
+MODEL_CONDITIONS = frozenset({*ModelProfile._fields, "moe", "vision", "mtp", "hybrid"})
+CONDITIONS: Mapping[str, frozenset[str]] = {
+    "target": MODEL_CONDITIONS,
+    "draft": MODEL_CONDITIONS,
+    "either": MODEL_CONDITIONS,
+    "head": frozenset({*Head._fields, "reduced_vocab"}),
+    "setting": frozenset(Setting._fields),
+    "device": frozenset(Device._fields),
+    "pair": frozenset({"rows", "relation", "quantization", "hidden_size", "context", "positions"}),
+}
+"""What a row of the catalogue may ask of each part of a pair; `draftpick.rules.engine_facts` reads it there."""

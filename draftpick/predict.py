@@ -218,8 +218,10 @@ class Predictor:
 
 
 def _place_of(evidence: Evidence, engine: Engine, setting: Setting) -> Place:
-    """Where the evidence was taken."""
-    return Place(engine, evidence.device, False, evidence.devices, setting.max_num_seqs or min(evidence.costs))
+    """Where the evidence was taken, or what was named where somebody said that it holds there."""
+    device = setting.device if evidence.anywhere and setting.device is not None else evidence.device
+    devices = max(setting.tensor_parallel_size, evidence.devices) if evidence.anywhere else evidence.devices
+    return Place(engine, device, False, devices, setting.max_num_seqs or min(evidence.costs))
 
 
 def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[int]) -> tuple[KRow, ...]:

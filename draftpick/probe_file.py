@@ -177,7 +177,9 @@ class CostRecord(Record):
     overhead_ms: Spent
     """What a step adds besides."""
     c: Annotated[float, Field(ge=0, lt=1e6)]
-    """draft_ms over target_ms."""
+    """draft_ms over target_ms; of whole steps, what each drafted token adds to one, its verification included."""
+    whole_steps: bool = False
+    """Steps were timed whole: verify_ms holds them, drafting included, by tokens drafted, and draft_ms is 0."""
     passes: dict[str, list[float]] = {}
     """Forward passes alone, without what the software adds: target and draft over 1, 2, … positions."""
     software_adds: dict[str, float] = {}
@@ -324,6 +326,8 @@ class DeviceRecord(Record):
     """Of the CPU that computed; null on an accelerator."""
     tool_name: str | None = None
     """As the device's own tool names it, for the catalogue; null in files of older versions."""
+    memory_bytes: Annotated[int, Field(ge=1)] | None = None
+    """What the framework, or else that tool, says one device has in all; null on a CPU and where nothing says so."""
 
 
 class KnownModel(ModelRecord):

@@ -23,6 +23,7 @@ from pydantic_core import core_schema
 from draftpick import advice_file, files, memory
 from draftpick.advice_file import AdviceFile
 from draftpick.atomic import write_text
+from draftpick.doctor_file import DoctorFile
 from draftpick.gate_file import BaselineFile, GateFile, PolicyFile
 from draftpick.models import profile
 from draftpick.observe_file import ObservationFile
@@ -68,6 +69,7 @@ DOCUMENTS = (
         ObservationFile,
         "serialization",
     ),
+    Document("doctor", "What draftpick found on a machine", DoctorFile, "serialization"),
     Document("policy", "Pairs and their policy, for draftpick gate", PolicyFile, "validation", toml=True),
     Document("baseline", "The baselines of a gate's pairs", BaselineFile, "serialization"),
     Document("costs", "Times of a step, for draftpick --costs", GivenCosts, "validation"),

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from draftpick import intervals, replay
+from draftpick.catalog import load
 from draftpick.choices import PROBE
 from draftpick.intervals import Sums, ratio_interval
 from draftpick.probe import checks, device, local, prompts, result, timing
@@ -112,6 +113,7 @@ class Bench:
                 files[1:],
                 asked,
                 trace or self.scratch / f"{self._runs}.trace.jsonl",
+                load(),
                 resume=trace is not None,
                 budget=Budget(len(asked), 0.0, most_prompts=len(asked), fixed=True),
                 **options,
@@ -780,6 +782,7 @@ LONG_PROMPTS, LONG_TOKENS, LONG_ANSWER = 8, 2000, 32
 IN_A_PROCESS = """
 import json, random, sys
 from pathlib import Path
+from draftpick.catalog import load
 from draftpick.probe import device, local
 from draftpick.probe.prompts import Prompt
 from draftpick.probe.result import Budget
@@ -802,7 +805,8 @@ rng = random.Random(0)
 asked = [Prompt(str(n), " ".join(f"w{rng.randrange(words)}" for _ in range(length))) for n in range(count)]
 files = [ModelFiles(name, folder / name, {"id": name}) for name in ("target", "draft")]
 request = Request(files[0], files[1:], asked, folder / f"{heat}-{timed}.jsonl", samplings=(local.Sampling(heat),),
-                  max_new_tokens=answer, times_passes=timed, budget=Budget(count, 0.0, most_prompts=count, fixed=True))
+                  catalog=load(), max_new_tokens=answer, times_passes=timed,
+                  budget=Budget(count, 0.0, most_prompts=count, fixed=True))
 probe = Probe(request, lambda said: None)
 loaded = peak()
 outcome = probe.run()

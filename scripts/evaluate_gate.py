@@ -64,7 +64,7 @@ def made(folder: Path) -> Made:
     budget = Budget(len(asked), 0.0, most_prompts=len(asked), fixed=True)
     request = Request(
         files[0], files[1:], asked, folder / "pool.jsonl", max_new_tokens=TOKENS, k_max=1, batch_size=32,
-        times_passes=False, budget=budget,
+        times_passes=False, budget=budget, catalog=load_catalog(None),
     )  # fmt: skip
     probe = Probe(request, lambda said: None)
     outcome = probe.run()
@@ -126,7 +126,6 @@ class Gate:
         self._template = document(first, measured.target, [measured.draft], {}, source="pool", beside=folder)
         self._pair = PairRow(name="demo", target="target", draft="draft", evidence="probe.json")
         self._policy = PolicyFile(baseline="baseline.json", defaults=Policy(), pair=[self._pair])
-        catalog = load_catalog(None)
         models = {"target": measured.target, "draft": measured.draft}
 
         def find(name: str, revision: str | None) -> ModelProfile:
@@ -136,7 +135,7 @@ class Gate:
             raise AssertionError("the evidence is saved")
 
         today = datetime.now(timezone.utc).date()
-        self._sources = Sources(catalog, find, lambda pair: Setting(), never, today)
+        self._sources = Sources(measured.outcome.request.catalog, find, lambda pair: Setting(), never, today)
 
     def baseline(self, rows: Sequence[Row]) -> BaselineFile:
         """The baseline that these answers give."""
@@ -170,7 +169,7 @@ class Gate:
         # What needs no draft plays no part here, and takes most of the time.
         whole = self._template.model_copy(
             update={
-                "drafts": [draft_record(measured, found, None)],
+                "drafts": [draft_record(measured, found, None, "")],
                 "draft_free": [],
                 "trace": TraceRecord(path=trace.name, sha256=sha256(trace)),
             }

@@ -56,6 +56,10 @@ class Model(NamedTuple):
 
     folder: Path
     dtype: str = "float32"
+    options: tuple[str, ...] = ()
+    """Of its server."""
+    log: str | None = None
+    """Name of the server's log, where two have one model."""
 
     @property
     def name(self) -> str:
@@ -85,9 +89,9 @@ def serving(setting: Setting, models: Sequence[Model], folder: Path) -> Iterator
         for model, port in zip(models, ports, strict=True):
             words = ["vllm", "serve", str(model.folder), "--port", str(port), "--dtype", model.dtype]
             words += ["--max-model-len", "1024", "--max-num-seqs", str(BATCH), "--enforce-eager"]
-            words += ["--kv-cache-memory-bytes", str(KV_BYTES), "--max-num-batched-tokens", "512"]
+            words += ["--kv-cache-memory-bytes", str(KV_BYTES), "--max-num-batched-tokens", "512", *model.options]
             print(f"  $ {shlex.join(words)}", flush=True)
-            with (folder / f"{model.name}.log").open("wb") as log:
+            with (folder / f"{model.log or model.name}.log").open("wb") as log:
                 running.append(subprocess.Popen(words, env=tools, start_new_session=True, stdout=log, stderr=log))
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         for url, server in zip(urls, running, strict=True):

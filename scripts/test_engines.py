@@ -1,10 +1,11 @@
 """Whether engines take what `draftpick launch` writes: their own parsers and configuration classes, and real starts.
 
-python scripts/test_engines.py FOLDER [vllm sglang start]
+python scripts/test_engines.py FOLDER [vllm sglang start llama]
 
 `make test-engines` fills FOLDER with environments of vLLM (for CPUs) and MLX-LM, and with packages of other versions.
 Each line says what was given and whether it was accepted; lines that must be rejected are there too, for a check that
-takes everything says nothing. `start` runs the lines of vLLM and MLX-LM on the demo pair, which takes minutes.
+takes everything says nothing. `start` runs the lines of vLLM and MLX-LM on the demo pair, which takes minutes. `llama`
+runs only where it is named (scripts/llama_server.py): its server must be built first.
 """
 
 from __future__ import annotations
@@ -98,6 +99,10 @@ def main() -> int:
             wrong += ask("SGLang", python, SGLANG_READER, folder / "sglang", sglang_cases(catalog, names))
     if "start" in parts:
         wrong += start(catalog, "vllm", folder / "venv", 8000) + start(catalog, "mlx", folder / "mlx", 8080)
+    if "llama" in parts:
+        import llama_server
+
+        wrong += llama_server.check(folder, catalog)
     return 1 if wrong else 0
 
 

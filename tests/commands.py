@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import gc
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from unittest import mock
 
 import pytest
 
+from draftpick.ascend import LIBRARY
 from draftpick.cli import main
 
 _LOOKED_AT = ("HF_", "HUGGINGFACE_", "MODELSCOPE_", "XDG_", "DRAFTPICK_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LC_")
@@ -42,6 +45,25 @@ def environment(home: Path | None = None, **variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LOOKED_AT)}
     nobody = {"HOME": str(home or "/home-of-nobody"), "HF_HUB_OFFLINE": "1", "LANG": "C.UTF-8"}
     return {**kept, **nobody, **variables}
+
+
+FAKE_NPU = Path(__file__).parent / "probe" / "fake_npu"
+
+
+def beside_npu(folder: Path, *on_path: Path) -> dict[str, str]:
+    """Variables of a machine with the stand-in for an NPU: torch_npu, npu-smi, and a CANN, made in a folder."""
+    cann = folder / "cann"
+    cann.mkdir(parents=True)
+    shutil.copy(_ctypes.__file__, cann / LIBRARY)  # any library that loads will do
+    (cann / "version.info").write_text("Version=9.1.0\n", encoding="utf-8")
+    paths = {"PATH": [FAKE_NPU / "bin"], "PYTHONPATH": [FAKE_NPU, *on_path], "LD_LIBRARY_PATH": [cann]}
+    return {
+        "ASCEND_TOOLKIT_HOME": str(cann),
+        **{
+            name: os.pathsep.join([*map(str, first), *filter(None, [os.environ.get(name)])])
+            for name, first in paths.items()
+        },
+    }
 
 
 def run(*arguments: str, home: Path | None = None, **variables: str) -> Answer:

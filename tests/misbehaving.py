@@ -54,6 +54,7 @@ def serving(
 
     class Scripted(Handler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two writes
 
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
@@ -148,6 +149,7 @@ def send_chunk(handler: Handler, data: bytes) -> None:
 
 
 def by_path(behaviours: Mapping[str, Behaviour], other: Behaviour) -> Behaviour:
+    """One behaviour for each path that is named, another for the rest."""
     return lambda handler: behaviours.get(handler.path, other)(handler)
 
 
@@ -158,6 +160,11 @@ def hang(handler: Handler) -> None:
     """Says nothing."""
     _ended(handler).wait()
     handler.close_connection = True
+
+
+def pause(handler: Handler) -> None:
+    """Lets a moment pass, for a behaviour of the caller's own."""
+    _ended(handler).wait(DRIP)
 
 
 def hang_after(begun: bytes) -> Behaviour:

@@ -322,6 +322,7 @@ def test_a_missing_overlay_is_told(tmp_path: Path) -> None:
         ("tokenizers", len(CATALOG.tokenizers)),
         ("engines", 10),
         ("devices", len(CATALOG.devices)),
+        ("issues", len(CATALOG.issues)),
     ],
 )
 def test_a_list_is_complete_in_text_and_json(kind: str, number: int) -> None:

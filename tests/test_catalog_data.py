@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from draftpick.files import FamilyFile, HeadRecord, ModelRecord, read_toml, validate
+from draftpick import catalog
+from draftpick.files import AscendVersionsFile, FamilyFile, HeadRecord, ModelRecord, read_toml, validate
 from draftpick.models.parameters import count
 
 CATALOG = Path(__file__).parent.parent / "catalog"
@@ -185,3 +186,43 @@ def test_what_was_never_published() -> None:
     assert "meta-llama/Llama-2-1.1b-hf" in row.names
     assert row.nearest in models()
     assert not {name.lower() for name in row.names} & {name.lower() for name in models()}
+
+
+# ---------------------------------------------------------------------- releases of the Ascend software
+
+
+def releases(changed: str = "", into: str = "") -> str:
+    text = (CATALOG / "ascend_versions.toml").read_text(encoding="utf-8")
+    assert changed in text
+    return text.replace(changed, into, 1)
+
+
+def test_the_table_of_releases_is_compiled() -> None:
+    file = AscendVersionsFile.model_validate(read_toml(CATALOG / "ascend_versions.toml"))
+    compiled = catalog.load().ascend_versions
+    assert [row["version"] for row in compiled["torch_npu"]] == [row.version for row in file.torch_npu]
+    assert len(file.torch_npu) >= 21
+    assert {row.version: row.cann for row in file.torch_npu}["2.10.0.post4"] == "9.1.0"
+    assert {row.version: row.torch_npu for row in file.engine}["0.23.0"] == "2.10.0.post4"
+
+
+@pytest.mark.parametrize(
+    ("changed", "into", "said"),
+    [
+        ('torch = "2.12.0"', 'torch = "2.11.0"', "torch_npu 2.12.0: is made for torch 2.11.0"),
+        ('version = "2.11.0"', 'version = "2.12.0"', "a version stands twice"),
+        ('cann = "9.1.0"', 'cann = "newest"', "cann: string should match"),
+        ('torch_npu = "2.10.0.post4"', 'torch_npu = "2.9.0"', "engine vllm-ascend 0.23.0: its torch_npu 2.9.0 belongs"),
+        ('python_max = "3.14"', 'python_most = "3.14"', "unknown key 'python_most'"),
+        ("checked = 2026-11-30", "", "key 'checked' is missing"),
+    ],
+)
+def test_a_wrong_table_of_releases_is_told(tmp_path: Path, changed: str, into: str, said: str) -> None:
+    (tmp_path / "ascend_versions.toml").write_text(releases(changed, into), encoding="utf-8")
+    assert said in "\n".join(str(problem) for problem in validate(tmp_path))
+
+
+def test_an_overlay_brings_no_releases(tmp_path: Path) -> None:
+    (tmp_path / "ascend_versions.toml").write_text(releases(), encoding="utf-8")
+    (problem,) = validate(tmp_path)
+    assert (problem.severity, problem.message) == ("warning", "releases are read from the shipped catalogue alone")

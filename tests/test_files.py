@@ -274,6 +274,46 @@ def test_no_such_folder(tmp_path: Path) -> None:
         check_overlay(tmp_path / "none", BASE)
 
 
+ISSUE = """
+[[issue]]
+key = "acme-slow"
+engines = ["vllm"]
+kind = "slow"
+symptom = "it is slow"
+mending = "do less"
+source = "https://example.org/1"
+checked = 2026-11-29
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({'kind = "slow"': 'kind = "sad"'}, "'crash', 'wrong_output'"),
+        ({'engines = ["vllm"]': 'engines = ["vlm"]'}, "no engine has the key 'vlm'; did you mean 'vllm'?"),
+        ({'engines = ["vllm"]': "engines = []"}, "at least 1"),
+        ({"checked = 2026-11-29": 'since = "the last one"\nchecked = 2026-11-29'}, "pattern"),
+        ({"checked": "target = { modle_type = 'qwen3' }\nchecked"}, "target has no 'modle_type'; did you mean"),
+        ({"checked": "setting = { max_num_seqs = '>many' }\nchecked"}, "compares with no number"),
+        ({"checked": "versions = '1'\nchecked"}, "unknown key 'versions'"),
+        ({'mending = "do less"\n': ""}, "mending"),
+    ],
+)
+def test_known_issues_of_an_overlay_are_checked(tmp_path: Path, changed: dict[str, str], said: str | None) -> None:
+    text = ISSUE
+    for before, after in changed.items():
+        text = text.replace(before, after)
+    problems = validate(overlay(tmp_path, text, "known_issues.toml"))
+    assert bool(problems) is (said is not None)
+    assert said is None or said in f"{problems[0]} {problems[0].fix}"
+
+
+def test_a_known_issue_stands_once(tmp_path: Path) -> None:
+    (problem,) = validate(overlay(tmp_path, ISSUE + ISSUE, "known_issues.toml"))
+    assert (problem.where, problem.severity) == ("issue acme-slow", "error")
+
+
 def test_other_files_of_an_overlay_are_checked(tmp_path: Path) -> None:
     overlay(
         tmp_path,

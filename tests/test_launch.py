@@ -192,6 +192,7 @@ PATH = ["--speculative-draft-model-path", "org/draft"]
 SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "org/target"]
 ON_NPU = [*SGLANG, "--device", "npu", "--attention-backend", "ascend"]
 LLAMA = ["llama-server", "-m", "target.gguf"]
+LOOKING = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n"]
 XLLM = [
     "xllm",
     "--model",
@@ -256,7 +257,7 @@ DRAFTING = ["--num_speculative_tokens", "3", "--draft_devices", "npu:0"]
             [*LLAMA, "-md", "draft.gguf", "--spec-type", "draft-dspark", "--spec-draft-n-max", "3"],
         ),
         ("llama.cpp@b9246", "mtp", [*LLAMA, "--spec-type", "draft-mtp", "--spec-draft-n-max", "3"]),
-        ("llama.cpp", "ngram", [*LLAMA, "--spec-type", "ngram-simple", "--spec-ngram-simple-size-m", "3"]),
+        ("llama.cpp", "ngram", [*LLAMA, *LOOKING, "3", "--spec-ngram-simple-size-m", "3"]),
         (
             "mlx",
             "draft_model",
@@ -288,6 +289,15 @@ def test_a_line(engine: str, method: str, line: list[str]) -> None:
 def test_a_head_on_an_npu_is_told_that_it_is_not_quantised(quantization: str | None, written: bool) -> None:
     text = text_of(launch(wanted("sglang-ascend", "eagle3", target_quantization=quantization)))
     assert ("--speculative-draft-model-quantization unquant" in text) is written
+
+
+@pytest.mark.parametrize(("k", "size"), [(1, "1"), (4, "4"), (5, "5"), (16, "5")])
+def test_llama_cpp_looks_for_no_more_tokens_than_it_drafts(k: int, size: str) -> None:
+    """Build 11434 drafts nothing where size-m is below size-n, which is 12 unless told."""
+    found = launch(wanted("llama.cpp", "ngram", num_spec_tokens=k))
+    assert option(text_of(found), "--spec-ngram-simple-size-n") == size
+    assert option(text_of(found), "--spec-ngram-simple-size-m") == str(k)
+    assert any(f"the last {size} tokens" in text for text in found.cautions)
 
 
 def test_xllm_starts_a_process_for_each_device() -> None:

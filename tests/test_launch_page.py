@@ -49,7 +49,7 @@ def test_write_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_console_block_is_compared() -> None:
-    assert len(blocks()) == PAGE.read_text(encoding="utf-8").count("```console") == 12
+    assert len(blocks()) == PAGE.read_text(encoding="utf-8").count("```console") == 13
 
 
 @pytest.mark.parametrize("block", blocks(), ids=lambda found: found["advise"])

@@ -199,6 +199,33 @@ def test_vllm_logs_the_same_figures(
     assert (found.model, found.num_spec_tokens, found.doubts) == ("draftpick/demo", 3, [])
 
 
+@pytest.mark.parametrize(
+    ("name", "length", "accepted", "drafted", "doubts"),
+    [("first", "1.74", 81, 325, 1), ("second", "1.89", 1432, 4827, 0)],
+)
+def test_llama_server_logs_the_same_figures(name: str, length: str, accepted: int, drafted: int, doubts: int) -> None:
+    """Build 11434 with the same pair, 2026-11-30, k = 3, greedy: after one request of 192 tokens, and after 16.
+
+    The first length is that of its log, which knows single requests; counts are the sums of its answers' timings.
+    """
+    found = model((SCRAPES / f"llama.cpp-b11434-{name}.txt").read_text(encoding="utf-8"))
+    assert (found.num_accepted_tokens, found.num_draft_tokens) == (accepted, drafted)
+    assert found.mean_acceptance_length is not None
+    assert f"{found.mean_acceptance_length:.2f}" == length
+    assert (found.num_spec_tokens, len(found.doubts)) == (3, doubts), "190 tokens are too few to decide by"
+
+
+def test_a_llama_server_that_does_not_speculate_counts_all_the_same() -> None:
+    """Started with -md and without --spec-type: two answers of 192 tokens."""
+    text = (SCRAPES / "llama.cpp-b11434-undrafted.txt").read_text(encoding="utf-8")
+    with pytest.raises(NotObservable, match="drafted nothing for the 384 tokens") as caught:
+        seen(text)
+    assert "--spec-type" in str(caught.value.hint)
+    started = text.replace("tokens_predicted_total 384", "tokens_predicted_total 0")
+    with pytest.raises(NotObservable, match="nothing was drafted since the server started"):
+        seen(started)
+
+
 # ---------------------------------------------------------------------- two scrapes
 
 

@@ -553,6 +553,63 @@ def test_a_draft_with_another_tokenizer_is_run_by_the_real_loop(tmp_path: Path) 
     assert {row["method"] for row in found["draft_free"]} == {"ngram", "ngram of transformers", "suffix"}
 
 
+ZERO = """
+[[issue]]
+key = "acme-zero"
+engines = ["vllm-ascend"]
+kind = "zero_acceptance"
+symptom = "nothing is accepted"
+mending = "take another"
+source = "https://example.org/zero"
+checked = 2026-11-29
+
+[[issue]]
+key = "acme-zero-mtp"
+engines = ["vllm-ascend"]
+methods = ["mtp"]
+kind = "zero_acceptance"
+symptom = "nothing of MTP is accepted"
+mending = "take another"
+source = "https://example.org/mtp"
+checked = 2026-11-29
+"""
+
+
+@pytest.fixture(scope="module")
+def guesses(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's draft with random weights: its tokenizer is right, and next to nothing of it is accepted."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("guesses") / "draft"
+    shutil.copytree(DRAFT, folder)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(DRAFT)).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (
+            "vllm-ascend",
+            "; on Ascend NPUs it was mostly the engine's, in one version or graph mode, and not the draft's; "
+            "known of vLLM-Ascend: Nothing is accepted: take another. (https://example.org/zero)",
+        ),
+        ("xllm", "; on Ascend NPUs it was mostly the engine's, in one version or graph mode, and not the draft's"),
+        ("vllm", ""),
+    ],
+)
+def test_next_to_no_acceptance_points_at_the_engine(tmp_path: Path, guesses: Path, engine: str, said: str) -> None:
+    (tmp_path / "known_issues.toml").write_text(ZERO, encoding="utf-8")
+    own = ("--engine", engine, "--catalog", str(tmp_path / "known_issues.toml"), "--exit-zero")
+    answer = probe(tmp_path, *own, draft=str(guesses))
+    assert answer.exit_code == 0, answer.stderr
+    (found,) = document(tmp_path / "probe.json")["drafts"]
+    (doubt,) = [one for one in found["doubts"] if "more often a fault" in one]
+    assert doubt.partition("look at the tokenizers")[2] == said
+
+
 def test_result_and_trace_are_two_files(tmp_path: Path) -> None:
     answer = probe(tmp_path, "--trace", str(tmp_path / "probe.json"))
     assert answer.exit_code == 2

@@ -13,6 +13,7 @@ import pytest
 from commands import run
 
 import draftpick.rules as rules
+from draftpick import doctor, machine
 from draftpick.choices import WEIGHTS
 from draftpick.options import Format, ReportFormat
 from draftpick.pair import Pair
@@ -59,6 +60,8 @@ def test_every_recipe_is_followed_here() -> None:
         "A head",
         "A device",
         "An engine",
+        "A known issue",
+        "A check of the doctor",
         "A rule",
         "A measurement",
         "A tokenizer",
@@ -157,6 +160,24 @@ def test_a_wrong_start_line_is_said(rows: Path, wrong: str, message: str) -> Non
     assert message in answer.stdout
 
 
+@pytest.mark.parametrize(("version", "known"), [("", True), ("@0.29.0", False), ("@0.33.0", False)])
+def test_a_known_issue(rows: Path, tmp_path: Path, version: str, known: bool) -> None:
+    write(rows, "known_issues.toml", block("A known issue"))
+    own, advice = ("--catalog", str(rows)), str(tmp_path / "advice.json")
+    asked = ("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", "--engine", f"vllm{version}", *own)
+    said = "with this target text is garbled in graph mode: start with --enforce-eager. Mended in 0.33.0."
+    run(*asked, "--json", "-o", advice)
+    for text in (
+        run(*asked).stdout,
+        run("report", advice, "--format", "markdown").stdout,
+        run("report", advice, "--format", "html").stdout,
+        run("launch", advice, "-d", "Qwen/Qwen3-0.6B", "-k", "3", *own).stderr,
+    ):
+        assert (said[1:] in text) is known
+    listed = run("catalog", "list", "--kind", "issues", *own).stdout
+    assert "vllm-acme-garbled" in listed
+
+
 @pytest.fixture
 def own_rule(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     rules.load()
@@ -196,6 +217,16 @@ def test_a_source_of_candidates() -> None:
         assert inspect.isgeneratorfunction(source)
         assert inspect.signature(source, eval_str=True).return_annotation == Iterator[Proposal]
     assert "_heads(" in inspect.getsource(candidates.search)
+
+
+def test_a_check_of_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = dict(vars(doctor))
+    exec("from __future__ import annotations\n" + block("A check of the doctor"), names)
+    monkeypatch.setattr(doctor, "CHECKS", (names["_umask"],))
+    monkeypatch.setattr(machine, "PACKAGES", ())
+    answer = run("doctor")
+    assert answer.exit_code == 0
+    assert answer.stdout.splitlines()[:2] == ["warn  umask  what was seen", "             → what to do about it"]
 
 
 def test_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,18 +50,22 @@ def hugging_face_cache() -> Path:
     """Where huggingface_hub keeps its snapshots, by its environment variables."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
+            return _expanded(os.environ[name])
     home = os.environ.get("HF_HOME")
     if home:
-        return Path(home).expanduser() / "hub"
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    return Path(base).expanduser() / "huggingface" / "hub"
+        return _expanded(home) / "hub"
+    return _expanded(os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")) / "huggingface" / "hub"
 
 
 def modelscope_caches() -> list[Path]:
     """Where ModelScope keeps its models; newer versions added a folder `models`."""
-    base = Path(os.environ.get("MODELSCOPE_CACHE") or os.path.join("~", ".cache", "modelscope")).expanduser()
+    base = _expanded(os.environ.get("MODELSCOPE_CACHE") or os.path.join("~", ".cache", "modelscope"))
     return [base / "hub" / "models", base / "models", base / "hub", base]
+
+
+def _expanded(path: str) -> Path:
+    """A path with the user's home for ~, which stays where the user has none; Path.expanduser would raise."""
+    return Path(os.path.expanduser(path))
 
 
 def _in_hugging_face(model_id: str, revision: str | None) -> Cached | None:

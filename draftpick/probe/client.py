@@ -18,8 +18,8 @@ from draftpick.http import KEY, Answer, NoAnswer, Server, address
 from draftpick.models.bounded import parse_value
 from draftpick.probe.device import CannotProbe
 
-R = TypeVar("R")
-T = TypeVar("T")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 MOST_BYTES = 64 << 20
 """Log-probabilities of 20 tokens at each of 1,000 places come to some 2 MB."""
@@ -92,7 +92,7 @@ class Client:
 
     def stream(
         self, path: str, body: Mapping[str, Any], *, seconds: float | None = None
-    ) -> Iterator[tuple[float, dict[str, Any]]]:
+    ) -> Generator[tuple[float, dict[str, Any]], None, None]:
         """Server-sent events in answer to a POST: time.perf_counter() of the arrival, and the JSON object.
 
         Asks when the first is wanted, and not again once it is there. `seconds` are for the whole stream.
@@ -121,7 +121,7 @@ class Client:
 
         return _json(self._until_mended(once), url)
 
-    def _until_mended(self, once: Callable[[], R]) -> R:
+    def _until_mended(self, once: Callable[[], _R]) -> _R:
         """What `once` returns, after as many tries as it takes. Raises Refused, NotServed."""
         is_late = False
         for number in range(1, self._tries + 1):
@@ -185,14 +185,10 @@ class Client:
         hint = "look whether the server, in its version, can do this"
         words = f": {said}" if said else ""
         if code in (401, 403):
-            hint = (
-                f"mend the key in {KEY}"
-                if self._server.has_key
-                else f"put a key into {KEY}: it is sent as a bearer token"
-            )
-            return Refused(
-                f"{url} asks for {'another' if self._server.has_key else 'a'} key ({code}){words}", hint, code, said
-            )
+            which, hint = "a", f"put one into {KEY}: it is sent as a bearer token"
+            if self._server.has_key:
+                which, hint = "another", f"mend the one in {KEY}"
+            return Refused(f"{url} asks for {which} key ({code}){words}", hint, code, said)
         if code in (404, 405):
             hint = "name the address of an OpenAI-compatible server, as http://localhost:8000"
             return Refused(f"{url} is not there ({code}){words}", hint, code, said)
@@ -206,15 +202,15 @@ class Client:
 
 
 def side_by_side(
-    function: Callable[[T], R], items: Sequence[T], width: int
-) -> Generator[tuple[T, R | Exception], None, None]:
+    function: Callable[[_T], _R], items: Sequence[_T], width: int
+) -> Generator[tuple[_T, _R | Exception], None, None]:
     """What `function` returns or raises for each item, `width` at once, as they end.
 
     On daemon threads: those of an executor would be waited for when an interrupt ends the process. Closing this starts
     no more of them. What is no Exception is raised here.
     """
     waiting = deque(items)
-    ended: queue.SimpleQueue[tuple[T, R | Exception, BaseException | None]] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[_T, _R | Exception, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:
         while True:

@@ -60,6 +60,8 @@ def run(
     )
 
 
+MOST_DRAFTED = 64
+"""As many as -k takes."""
 NOT_SERVED = ("responses", "verify", "attention", "context", "dtype")
 """Options of the probe that mean nothing where servers have the models."""
 
@@ -84,6 +86,11 @@ def run_served(
                 f"--{name.replace('_', '-')} does not go with --target-url",
                 "the servers are asked as they run: start them as they shall be measured",
             )
+    speculating = speculating_urls(options["speculating_url"])
+    if speculating and len(urls) > 1:
+        raise UsageError(
+            "a server that speculates does not say with which draft", "measure one draft at a time: one --draft-url"
+        )
     if len(names) > 1 + len(urls):
         raise UsageError(f"{len(names)} models are named for {1 + len(urls)} addresses", "name one for each, in order")
     costs = options["costs"] or "measured"
@@ -94,6 +101,7 @@ def run_served(
         names,
         catalog.engine(options["engine"]).key if options["engine"] is not None else None,
         catalog.device(options["device"]).key if options["device"] is not None else None,
+        speculating,
     )
     return session.served(
         addresses,
@@ -106,6 +114,22 @@ def run_served(
         engine=addresses.engine,
         **_common(options),
     )
+
+
+def speculating_urls(values: Sequence[str] | None) -> dict[int, str]:
+    """Tokens drafted per step → address, of `--speculating-url`. Raises UsageError."""
+    found: dict[int, str] = {}
+    for value in values or ():
+        k, _, url = value.partition("=")
+        if not (k.isascii() and k.isdecimal() and 1 <= int(k) <= MOST_DRAFTED) or not url:
+            raise UsageError(
+                f"--speculating-url {value[:80]!r} does not begin with the number of tokens that it drafts",
+                "write it before the address: 3=http://localhost:8000",
+            )
+        if int(k) in found:
+            raise UsageError(f"two servers that draft {int(k)} tokens were named", "name one of each")
+        found[int(k)] = url
+    return found
 
 
 def _common(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,6 +196,7 @@ def run_best(
 OWN_OPTIONS = (
     "target_url",
     "draft_url",
+    "speculating_url",
     "model",
     "output",
     "costs",
@@ -255,7 +280,12 @@ def _budget(options: Mapping[str, Any], available: int) -> Budget:
 def _given_times(costs: str) -> StepTimes | None:
     if costs in ("measured", "roofline"):
         return None
-    found = read_costs(Path(costs))
+    return times_in(Path(costs))
+
+
+def times_in(path: Path) -> StepTimes:
+    """Times of a step in a JSON file, in seconds. Raises InvalidFile and UsageError."""
+    found = read_costs(path)
     first = found.draft_first_ms if found.draft_first_ms is not None else found.draft_ms
     verify = tuple(value / 1e3 for value in found.verify_ms)
     return checked_times(StepTimes(verify[0], first / 1e3, found.draft_ms / 1e3, verify, found.overhead_ms / 1e3))

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from draftpick.devices import present
+from draftpick.ascend import hide_torch_npu, is_hidden, lacks_cann
+from draftpick.catalog import Catalog
+from draftpick.devices import chips
 from draftpick.errors import DraftpickError, UsageError
+from draftpick.pair import Device
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+
+_FAILED = re.compile(r"NPU function error|call acl api failed|\bERR\d{5}\b|\bE[A-Z]\d{4}\b|FORCE STOP|CUDA error")
+"""What torch_npu, CANN and torch write where a device, its driver or one of its operations failed."""
 
 
 class CannotProbe(DraftpickError):
@@ -33,10 +41,16 @@ class Place(NamedTuple):
     """Of the CPU that computed; None on an accelerator."""
     tool_name: str | None = None
     """As the device's own tool names it, for the catalogue."""
+    memory_bytes: int | None = None
 
 
 def torch_here() -> Any:
-    """The module torch. Raises CannotProbe where it, or transformers, cannot be imported."""
+    """The module torch. Raises CannotProbe where it, or transformers, cannot be imported.
+
+    A torch_npu without CANN would keep both from being imported, on a CPU too: it is taken to be absent.
+    """
+    if lacks_cann():
+        hide_torch_npu()
     try:
         import torch
         import transformers
@@ -44,7 +58,7 @@ def torch_here() -> Any:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = "install the build of torch for this device, then: pip install 'draftpick[probe]'"
         if "backend extension" in first or "libhccl" in first or "libascend" in first:
-            hint = "torch-npu is installed but CANN is not found: source its set_env.sh, or pip uninstall torch-npu"
+            hint = "torch-npu does not fit what is installed here: `draftpick doctor` says what, and how to mend it"
         raise CannotProbe(f"the probe needs torch and transformers: {first}", hint) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -56,7 +70,12 @@ def find_device(asked: str | None, torch: Any) -> str:
 
     Raises CannotProbe for a device that is not there, UsageError for a name torch does not have.
     """
-    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    try:
+        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    except RuntimeError as error:  # a driver that does not answer
+        if asked is not None and asked.strip().lower().partition(":")[0] == "cpu":
+            return "cpu"
+        raise _told(error) from None
     kind = here.type if here is not None else "cpu"
     if asked is None or asked.strip().lower() == "auto":
         return kind if kind == "cpu" else f"{kind}:{torch.accelerator.current_device_index()}"
@@ -65,10 +84,15 @@ def find_device(asked: str | None, torch: Any) -> str:
         raise UsageError(f"--device {asked!r} is no device of torch", "give npu, npu:0, cuda:1, mps, cpu or auto")
     if name == "cpu":
         return "cpu"
+    if name == "npu" and is_hidden():
+        raise CannotProbe(
+            "there is no npu device here: torch-npu is installed, but CANN is not on the loader's path",
+            "source CANN's set_env.sh; `draftpick doctor` says where it lies",
+        )
     if name != kind:
         raise CannotProbe(
             f"there is no {name} device here: torch sees {kind}",
-            f"measure on it with --device {kind}, or run this on the machine that has it",
+            f"measure on it with --device {kind}, or run this on the machine that has it; `draftpick doctor` says more",
         )
     count = torch.accelerator.device_count()
     if index and int(index) >= count:
@@ -82,23 +106,31 @@ def check_count(devices: int, device: str, torch: Any) -> None:
     if devices > here:
         raise CannotProbe(
             f"--tensor-parallel-size {devices}: there {'is' if here == 1 else 'are'} {here} {device.partition(':')[0]}",
-            "measure where the model is served, or take a target that fits here",
+            "measure it where it is served (--target-url and --draft-url), or take a target that fits here",
         )
+
+
+def make_current(device: str, torch: Any) -> None:
+    """Let an accelerator be the one that is meant where none is named: what runs there needs no other's memory."""
+    if device != "cpu":
+        torch.accelerator.set_device_index(device)
 
 
 def place_of(device: str) -> Place:
     """What torch, and the device's own tool, say of a device here."""
     import torch
 
-    kind = device.partition(":")[0]
-    named = getattr(getattr(torch, kind, None), "get_device_name", None)
-    try:
-        name = named(device) if named is not None and kind != "cpu" else None
-    except (RuntimeError, AssertionError, TypeError):
-        name = None
-    threads = torch.get_num_threads() if kind == "cpu" else None
-    tool_name = present() if kind != "cpu" else "cpu"
-    return Place(device, name or platform.processor() or platform.machine(), threads, tool_name)
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return Place("cpu", platform.processor() or platform.machine(), torch.get_num_threads(), "cpu")
+    seen = seen_by_torch(device, torch)
+    chip = next((one for one in chips(kind) if one.index == int(index or 0)), None)
+    return Place(
+        device,
+        seen.name or (chip.name if chip is not None else platform.machine()),
+        tool_name=chip.name if chip is not None else None,
+        memory_bytes=seen.memory_bytes or (chip.memory_bytes if chip is not None else None),
+    )
 
 
 def software_here() -> dict[str, str]:
@@ -114,31 +146,116 @@ def software_here() -> dict[str, str]:
     return found
 
 
+class Seen(NamedTuple):
+    """What torch calls a device; None where it does not say."""
+
+    name: str | None
+    memory_bytes: int | None
+
+
+def seen_by_torch(device: str, torch: Any) -> Seen:
+    """Name and total memory of an accelerator."""
+    kind, _, index = device.partition(":")
+    module = getattr(torch, kind, None)
+
+    def asked(function: str) -> Any:
+        try:
+            return getattr(module, function)(int(index or 0))
+        except (AttributeError, RuntimeError, AssertionError, TypeError):
+            return None
+
+    total = getattr(asked("get_device_properties"), "total_memory", None)
+    return Seen(asked("get_device_name"), int(total) if total else None)
+
+
+def computes_in_bf16(device: str, asked: str | None, torch: Any, catalog: Catalog, say: Callable[[str], None]) -> bool:
+    """Whether a device computes in bfloat16, as the catalogue or else torch says; `asked` is the dtype of --dtype.
+
+    Raises CannotProbe where it does not, and bfloat16 was asked for.
+    """
+    reason = _lacks_bf16(device, torch, catalog)
+    if reason is None:
+        return True
+    if asked == "bfloat16":
+        raise CannotProbe(reason, "take --dtype float16, or leave it out: a checkpoint in bfloat16 is then loaded so")
+    if asked is None:
+        say(f"{reason}: a checkpoint in it is loaded in float16")
+    return False
+
+
+def _lacks_bf16(device: str, torch: Any, catalog: Catalog) -> str | None:
+    if device == "cpu":
+        return None
+    row = _row_of(seen_by_torch(device, torch), catalog)
+    if row is not None and row.bf16 is not None:
+        return None if row.bf16 else f"{row.name} has no bfloat16"
+    supported = getattr(getattr(torch, device.partition(":")[0], None), "is_bf16_supported", None)
+    return f"torch says that {device} has no bfloat16" if supported is not None and not supported() else None
+
+
+def _row_of(seen: Seen, catalog: Catalog) -> Device | None:
+    try:
+        return catalog.device_seen(seen.name, seen.memory_bytes) if seen.name else None
+    except UsageError:
+        return None
+
+
 def synchronize(device: str) -> None:
     """Wait until the device has done what it was given; nothing to wait for on a CPU."""
     if device != "cpu":
         import torch
 
-        torch.accelerator.synchronize()
+        torch.accelerator.synchronize(device)
 
 
 def peak_memory(device: str) -> int | None:
     """The most bytes that tensors took on an accelerator so far; None where torch does not count."""
     import torch
 
-    memory = getattr(torch.accelerator, "memory", None) or getattr(torch, device.partition(":")[0], None)
-    counted = getattr(memory, "max_memory_allocated", None)
-    if device in ("cpu", "mps") or counted is None:
-        return None
-    return int(counted())
+    # torch.accelerator.memory asks an allocator that not every torch_npu has, and raises where it is missing.
+    counted = getattr(getattr(torch, device.partition(":")[0], None), "max_memory_allocated", None)
+    return int(counted(device)) if device != "cpu" and counted is not None else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says, in one of the spellings of devices, that memory ran out."""
     text = str(error).lower()
     return type(error).__name__ == "OutOfMemoryError" or any(
-        said in text for said in ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc")
+        said in text
+        for said in ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "error code is 207001")
     )
+
+
+def device_failure(error: BaseException) -> CannotProbe | None:
+    """An error of a device, its driver or one of its operations, as one that says what to do; None for any other."""
+    if type(error).__name__ != "AcceleratorError" and not _FAILED.search(str(error)):
+        return None
+    return _told(error)
+
+
+def _told(error: BaseException) -> CannotProbe:
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return CannotProbe(
+        f"the device failed: {first[:200]}",
+        "look at it with its own tool (npu-smi info); a run that was broken off goes on with --resume",
+    )
+
+
+@contextmanager
+def failures_told(device: str) -> Iterator[None]:
+    """Raise CannotProbe for what a device fails by; other errors pass."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise CannotProbe(
+                f"memory ran out on {device}",
+                "time fewer sequences (--timed-batch) or a shorter --context; what was measured is kept: go on with "
+                "--resume",
+            ) from None
+        if (failure := device_failure(error)) is None:
+            raise
+        raise failure from None
 
 
 class Batches:

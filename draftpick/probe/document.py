@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from draftpick import __version__, intervals, probe_file
+from draftpick.candidates import given_model
+from draftpick.choices import ASCEND_PREFERENCE
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
+from draftpick.pair import Pair, Setting
 from draftpick.probe import result
-from draftpick.probe.outcome import Costs, Outcome
+from draftpick.probe.outcome import Costs, Outcome, ServedCosts
 from draftpick.probe.prompts import digest
 from draftpick.probe.result import Measured
 from draftpick.probe.timing import Passes
 from draftpick.probe.trace import as_trace
 from draftpick.replay import Replayed
+from draftpick.rules.known_issues import matching
 from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes
 
 
@@ -36,6 +40,7 @@ def document(
     plans = [_plan(outcome, one) for one in found]
     said, best, unsteady = _decide(outcome, found, plans)
     lookups = _draft_free(outcome, found)
+    suspects = {draft.id: _suspect(outcome, target, draft, relations.get(draft.id)) for draft in drafts}
     return probe_file.ProbeFile(
         schema_version="1",
         kind="probe",
@@ -58,7 +63,7 @@ def document(
         num_tokens=sum(len(row.tokens) for row in outcome.rows),
         stopped_by=outcome.stopped_by,
         decision=_with_lookups(_decision(outcome, said, found, plans, best, unsteady), lookups),
-        drafts=[draft_record(outcome, one, plan) for one, plan in zip(found, plans, strict=True)],
+        drafts=[draft_record(outcome, one, plan, suspects[one.draft]) for one, plan in zip(found, plans, strict=True)],
         comparisons=_comparisons(outcome, found, plans),
         draft_free=lookups,
         checks=[probe_file.CheckRecord(**check._asdict()) for check in outcome.checks],
@@ -187,8 +192,11 @@ def _device_name(outcome: Outcome) -> str:
 # ---------------------------------------------------------------------- a draft
 
 
-def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_file.DraftRecord:
-    """What was found of one draft at one temperature, with the plan for the costs at hand."""
+def draft_record(outcome: Outcome, found: Measured, plan: Plan | None, suspect: str) -> probe_file.DraftRecord:
+    """What was found of one draft at one temperature, with the plan for the costs at hand.
+
+    `suspect` is whose fault it may be where next to nothing was accepted.
+    """
     longest = found.by_k.get(found.k_max)
     costs = outcome.costs.get(found.draft)
     served = outcome.served_costs.get(found.draft)
@@ -213,11 +221,26 @@ def draft_record(outcome: Outcome, found: Measured, plan: Plan | None) -> probe_
         num_prompts=found.trace.num_prompts,
         num_tokens=found.trace.num_tokens,
         stopped_by=outcome.stopped_by,
-        doubts=result.doubts(found) + timing_doubts,
+        doubts=result.doubts(found, suspect) + timing_doubts,
         timing_doubts=timing_doubts,
         costs=_costs(outcome, found.draft),
         plan=_plan_record(plan),
     )
+
+
+def _suspect(outcome: Outcome, target: ModelProfile, draft: ModelProfile, relation: Relation | None) -> str:
+    """What is known of the engine and device of this probe, where next to nothing was accepted; empty: nothing."""
+    catalog = outcome.request.catalog
+    engine = catalog.engine(outcome.request.engine)
+    temperature = outcome.request.samplings[0].temperature
+    pair = Pair(target, given_model(draft), Setting(engine=engine, temperature=temperature), relation)
+    issues = [
+        issue for issue in matching(catalog.issues_of(engine.key), pair, engine) if issue.kind == "zero_acceptance"
+    ]
+    said = [f"known of {engine.name}: {issue.sentence} ({issue.source})" for issue in issues]
+    if engine.key in ASCEND_PREFERENCE or outcome.place.id.startswith("npu"):
+        said.insert(0, "on Ascend NPUs it was mostly the engine's, in one version or graph mode, and not the draft's")
+    return "; ".join(said)
 
 
 def _k(one: Replayed, plan: Plan | None, level: float) -> probe_file.KRecord:
@@ -303,10 +326,10 @@ def _draft_free(outcome: Outcome, found: Sequence[Measured]) -> list[probe_file.
     request = outcome.request
     for sampling in request.samplings:
         drafts = [one.draft for one in found if one.temperature == sampling.temperature]
-        priced = outcome.priced(drafts[0]) if drafts else None
+        parts = outcome.parts(drafts[0]) if drafts else None
         first = result.first_position(request.engine)
         trace = as_trace(outcome.rows, None, sampling.temperature, first=first, eos_ids=outcome.eos_ids)
-        for rows in result.looked_up(trace, priced.times if priced is not None else None, request.k_max):
+        for rows in result.looked_up(trace, parts, request.k_max):
             row = result.best_lookup(rows)
             assert row.length is not None, "rows without a length were left out"
             records.append(
@@ -368,23 +391,34 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
 def _costs(outcome: Outcome, draft: str) -> list[probe_file.CostRecord]:
     given = outcome.request.given_times
     if given is not None:
-        return [probe_file.CostRecord(source="given", software="given", **_times(given))]
+        return [given_costs(given)]
     if (served := outcome.served_costs.get(draft)) is not None:
-        return [
-            probe_file.CostRecord(
-                source="served",
-                software=served.software,
-                num_seqs=batch,
-                context=step.context,
-                spread=step.spread,
-                **_times(step.times),
-            )
-            for batch, step in served.steps.items()
-        ]
+        return served_costs(served)
     found = outcome.costs.get(draft)
     if found is None:
         return []
     return [_measured_costs(outcome, found, passes) for passes in found.passes]
+
+
+def served_costs(served: ServedCosts) -> list[probe_file.CostRecord]:
+    """Costs of running servers, a record for each number of sequences at once."""
+    return [
+        probe_file.CostRecord(
+            source="served",
+            software=served.software,
+            num_seqs=batch,
+            context=step.context,
+            spread=step.spread,
+            whole_steps=served.whole_steps,
+            **_times(step.times, served.whole_steps),
+        )
+        for batch, step in served.steps.items()
+    ]
+
+
+def given_costs(times: StepTimes, num_seqs: int = 1) -> probe_file.CostRecord:
+    """Costs that somebody measured elsewhere, for as many sequences at once as they say."""
+    return probe_file.CostRecord(source="given", software="given", num_seqs=num_seqs, **_times(times))
 
 
 def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_file.CostRecord:
@@ -414,14 +448,15 @@ def _measured_costs(outcome: Outcome, costs: Costs, passes: Passes) -> probe_fil
     )
 
 
-def _times(times: StepTimes) -> dict[str, Any]:
+def _times(times: StepTimes, whole_steps: bool = False) -> dict[str, Any]:
+    added = (times.step(times.most_tokens) - times.target) / times.most_tokens
     return {
         "target_ms": times.target * 1e3,
         "draft_first_ms": times.draft_first * 1e3,
         "draft_ms": times.draft * 1e3,
         "verify_ms": [value * 1e3 for value in times.verify],
         "overhead_ms": times.overhead * 1e3,
-        "c": times.draft / times.target,
+        "c": (added if whole_steps else times.draft) / times.target,
     }
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable
-from draftpick.models.bounded import read_json
-from draftpick.probe.device import BrokenLogits, CannotProbe, is_out_of_memory, torch_here
+from draftpick.models.bounded import CONFIG_BYTES, read_json
+from draftpick.probe.device import BrokenLogits, CannotProbe, device_failure, is_out_of_memory, torch_here
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ _TRIAL_ERROR = 0.1
 """Share of what its logits tell apart; half precision comes to 0.02, a memory that is lost to over 0.3."""
 
 _LESS_MEMORY = "take a smaller dtype, or more devices (--tensor-parallel-size)"
-_OTHER_ENGINE = "measure it in the engine that serves it, or try another transformers"
+_OTHER_ENGINE = "measure it in the engine that serves it (--target-url, --draft-url), or try another transformers"
 
 
 class Sampling(NamedTuple):
@@ -144,14 +144,25 @@ class LocalModel:
 
 
 def load(
-    folder: Path, *, id: str, device: str, dtype: str | None, devices: int = 1, attention: str | None = None
+    folder: Path,
+    *,
+    id: str,
+    device: str,
+    dtype: str | None,
+    devices: int = 1,
+    attention: str | None = None,
+    bf16: bool = True,
 ) -> LocalModel:
-    """The model of a folder, ready to run. Raises CannotProbe, NotResolvable or InvalidFile with what to do."""
+    """The model of a folder, ready to run; a checkpoint in bfloat16 in float16 where the device has no `bf16`.
+
+    Raises CannotProbe, NotResolvable or InvalidFile with what to do.
+    """
     torch = torch_here()
     from transformers import AutoModelForCausalLM
 
     _check_weights(folder, id)
-    wanted = getattr(torch, dtype) if dtype is not None else torch.float32 if device == "cpu" else "auto"
+    name = dtype or _usual_dtype(folder, device, bf16)
+    wanted = getattr(torch, name) if name is not None else "auto"
     options: dict[str, Any] = {"dtype": wanted, "use_safetensors": True, "trust_remote_code": False}
     if attention is not None:
         options["attn_implementation"] = attention
@@ -171,6 +182,22 @@ def load(
     local = LocalModel(id, model, device if devices == 1 else first)
     check_reading(local)
     return local
+
+
+def _usual_dtype(folder: Path, device: str, bf16: bool) -> str | None:
+    """The dtype to load in where nobody named one; None for the checkpoint's own."""
+    if device == "cpu":
+        return "float32"
+    # Converted when loading: afterwards the tables of rotary positions would be rounded too.
+    return "float16" if not bf16 and stored_dtype(folder) in (None, "bfloat16") else None
+
+
+def stored_dtype(folder: Path) -> str | None:
+    """The dtype that a checkpoint's config states; None where it states none. Raises InvalidFile for a broken one."""
+    config = read_json(folder / "config.json", CONFIG_BYTES)
+    parts = [config, *(part for name in ("text_config", "llm_config") if isinstance(part := config.get(name), dict))]
+    named = [part[key] for part in parts for key in ("dtype", "torch_dtype") if isinstance(part.get(key), str)]
+    return named[0].removeprefix("torch.") if named else None
 
 
 def missing_shards(folder: Path) -> list[str]:
@@ -216,11 +243,14 @@ def _cannot_load(error: Exception, id: str, folder: Path) -> DraftpickError:
     first = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
     if is_out_of_memory(error):
         return CannotProbe(f"{id} does not fit in memory: {first}", _LESS_MEMORY)
+    if (failure := device_failure(error)) is not None:
+        return failure
     if "SafetensorError" in type(error).__name__ or "header" in first.lower():
         return InvalidFile(f"{id}: its weights are damaged: {first}", f"download the files in {folder} again")
     if "trust_remote_code" in str(error) or "custom code" in first:
         return CannotProbe(
-            f"{id} needs code of its own, which draftpick does not run", "measure it in the engine that serves it"
+            f"{id} needs code of its own, which draftpick does not run",
+            "measure it in the engine that serves it (--target-url, --draft-url)",
         )
     if "is not a valid JSON file" in first:
         return InvalidFile(f"{id}: {first}", f"download the files in {folder} again")
@@ -335,6 +365,8 @@ def check_reading(local: LocalModel) -> None:
     except Exception as failed:
         if is_out_of_memory(failed):
             raise CannotProbe(f"memory ran out when {local.id} first read {_TRIAL} tokens", _LESS_MEMORY) from None
+        if (failure := device_failure(failed)) is not None:
+            raise failure from None
         first = (str(failed).splitlines() or [type(failed).__name__])[0][:200]
         raise CannotProbe(f"{local.id} cannot be read piece by piece: {first}", _OTHER_ENGINE) from None
     if not error <= _TRIAL_ERROR:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from draftpick.catalog import Catalog
 from draftpick.choices import PROBE
 from draftpick.probe import result, timing
 from draftpick.probe.checks import Check
@@ -42,6 +43,8 @@ class Request(NamedTuple):
     drafts: Sequence[ModelFiles]
     prompts: Sequence[Prompt]
     trace: Path
+    catalog: Catalog
+    """What is known of devices and engines."""
     resume: bool = False
     samplings: Sequence[Sampling] = (Sampling(),)
     k_max: int = 8
@@ -100,6 +103,8 @@ class ServedCosts(NamedTuple):
     """The engine that was timed, with its version, and how."""
     steps: Mapping[int, ServedStep]
     doubts: Sequence[str] = ()
+    whole_steps: bool = False
+    """Steps were timed whole: drafting is within what stands as verification."""
 
     def times(self, batch: int = 1) -> StepTimes:
         """The step with so many sequences at once."""
@@ -148,9 +153,16 @@ class Outcome:
             return result.Priced(self.request.given_times)
         batch = self.request.timed_batches[0]
         if (served := self.served_costs.get(draft)) is not None:
-            return result.Priced(served.times(batch), served.spread(batch))
+            return result.Priced(served.times(batch), served.spread(batch)) if batch in served.steps else None
         found = self.costs.get(draft)
         return result.Priced(found.times(batch), self.spread(found, batch)) if found is not None else None
+
+    def parts(self, draft: str) -> StepTimes | None:
+        """The parts of a step at the first batch size; None where none are known, or steps were timed whole."""
+        served, priced = self.served_costs.get(draft), self.priced(draft)
+        if priced is None or (served is not None and served.whole_steps and self.request.given_times is None):
+            return None
+        return priced.times
 
     def spread(self, costs: Costs, batch: int) -> float:
         """Half-width of ln(step time) at 95 %, with what the machine's pace changed meanwhile."""

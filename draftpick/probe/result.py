@@ -220,8 +220,8 @@ def _gain(row: LookedUp) -> float:
 # ---------------------------------------------------------------------- doubts
 
 
-def doubts(found: Measured) -> list[str]:
-    """What makes the figures of one draft unsure, in words."""
+def doubts(found: Measured, suspect: str = "") -> list[str]:
+    """What makes the figures of one draft unsure, in words; `suspect` says whose fault no acceptance may be here."""
     said: list[str] = []
     trace = found.trace
     if trace.low_confidence:
@@ -240,7 +240,7 @@ def doubts(found: Measured) -> list[str]:
     if found.rate.value < PROBE["near-zero"]:
         said.append(
             f"an acceptance rate of {found.rate.value:.3f} is more often a fault than a bad draft: compare on a CPU, "
-            "or in eager mode, and look at the tokenizers"
+            f"or in eager mode, and look at the tokenizers{f'; {suspect}' if suspect else ''}"
         )
     return said
 

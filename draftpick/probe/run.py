@@ -13,7 +13,10 @@ from draftpick.probe.device import (
     Batches,
     CannotProbe,
     check_count,
+    computes_in_bf16,
+    failures_told,
     find_device,
+    make_current,
     peak_memory,
     place_of,
     software_here,
@@ -38,6 +41,8 @@ class Probe:
         torch = torch_here()
         device = find_device(request.device, torch)
         check_count(request.devices, device, torch)
+        self._bf16 = computes_in_bf16(device, request.dtype, torch, request.catalog, say)
+        make_current(device, torch)
         self.target = self._load(request.target, device)
         self.drafts = [self._load(draft, device) for draft in request.drafts]
         self.renderer = Renderer(request.target.folder, request.thinking)
@@ -61,6 +66,7 @@ class Probe:
                 dtype=request.dtype,
                 devices=request.devices,
                 attention=request.attention,
+                bf16=self._bf16,
             )
 
     def _refuse_old_trace(self) -> None:
@@ -76,7 +82,7 @@ class Probe:
         outcome.header = header
         outcome.rows = list(kept.rows) if kept is not None else []
         self._resumed = outcome.num_prompts
-        with Writer(request.trace, header, keep=kept) as writer:
+        with Writer(request.trace, header, keep=kept) as writer, failures_told(outcome.place.id):
             try:
                 self._measure(writer)
             except KeyboardInterrupt:
@@ -290,7 +296,8 @@ class Probe:
         """transformers' own speculation with one k on the prompts that were measured, beside the replay."""
         rows = self._greedy()
         limit = self._request.max_new_tokens
-        return [checks.verified(self.target, draft, rows, limit, k, self._say) for draft in self.drafts if rows]
+        with failures_told(self.outcome.place.id):
+            return [checks.verified(self.target, draft, rows, limit, k, self._say) for draft in self.drafts if rows]
 
     def _look_for_drift(self) -> None:
         """A machine that became slower or faster meanwhile makes speed-ups doubtful."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from draftpick import intervals
 from draftpick.choices import PROBE
 from draftpick.probe.checks import Agreement, Check
 from draftpick.probe.client import side_by_side
@@ -20,6 +21,7 @@ from draftpick.probe.local import Reading as LocalReading
 from draftpick.probe.local import Sampling
 from draftpick.probe.outcome import Outcome, Request
 from draftpick.probe.prompts import Prompt, different, digest
+from draftpick.probe.served_times import Servers, Timed, price
 from draftpick.probe.server import Reading, Server
 from draftpick.probe.trace import DraftColumns, Row, TraceFile, Writer, check_same, ends_of, read
 
@@ -47,9 +49,11 @@ class TooLong(Exception):
 class ServedProbe:
     """The state of one run."""
 
-    def __init__(self, request: Request, place: Place, target: Server, drafts: Mapping[str, Server], say: Say) -> None:
-        """`drafts`: by the id that the request has. Raises CannotProbe where a server does not give what is needed."""
-        self._request, self._target, self._drafts, self._say = request, target, drafts, say
+    def __init__(self, request: Request, place: Place, servers: Servers, say: Say) -> None:
+        """`servers.drafts`: by the id that the request has. Raises CannotProbe where a server lacks what is needed."""
+        self._request, self._servers, self._say = request, servers, say
+        self._target, self._drafts = target, drafts = servers.target, servers.drafts
+        self._priced = not request.times_passes or request.given_times is not None
         self._seconds = dict.fromkeys(("asking", "checking", "timing"), 0.0)
         self._lost: dict[str, CannotProbe] = {}
         self._in_turn = self._too_long = 0
@@ -125,6 +129,8 @@ class ServedProbe:
         if outcome.rows:
             self._look(outcome.rows)
         for part in _parts(todo, request.batch_size):
+            if outcome.num_prompts >= request.budget.first_look and not request.budget.fixed:
+                self._price()
             reason = outcome.reason_to_stop(
                 time.monotonic() - begun, request.budget._replace(most_prompts=None)
             ) or self._given_up(request.batch_size)
@@ -135,6 +141,7 @@ class ServedProbe:
             self._tell(len(self._prompts), time.monotonic() - begun)
         if not outcome.rows:
             self._refuse_empty()
+        self._price()
         outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
 
     def _ask(self, part: Sequence[Task], writer: Writer) -> None:
@@ -222,6 +229,43 @@ class ServedProbe:
         self.outcome.checks += _own_draft(rows, own)
         self._unlooked = ""
         self._seconds["checking"] += time.monotonic() - begun
+
+    def _price(self) -> None:
+        """What a step costs in these servers, once; without it acceptance rates are worth keeping all the same."""
+        if self._priced:
+            return
+        self._priced = True
+        outcome, request, begun = self.outcome, self._request, time.monotonic()
+        sampling = request.samplings[0]
+        rows = [row for row in outcome.rows if row.temperature == sampling.temperature]
+        try:
+            found = price(
+                self._servers,
+                [draft.id for draft in request.drafts],
+                rows,
+                sampling,
+                batches=request.timed_batches,
+                k_max=request.k_max,
+                say=self._say,
+            )
+        except CannotProbe as error:
+            outcome.timing_doubts.append(f"what a step costs was not measured: {error.message}")
+        else:
+            outcome.served_costs = dict(found.costs)
+            outcome.timing_doubts += [
+                f"a server does not run {batch} sequences at once: steps were not timed with so many"
+                for batch in found.refused
+            ]
+            outcome.checks += [check for k, own in found.own.items() if (check := self._own_steps(k, own)) is not None]
+        self._seconds["timing"] += time.monotonic() - begun
+
+    def _own_steps(self, k: int, own: Timed) -> Check | None:
+        """Whether a server that speculates accepts what the replay says."""
+        found = next(iter(self.outcome.measured()), None)
+        replayed = found.by_k.get(k) if found is not None else None
+        if replayed is None or own.merged > PROBE["stream-merged"]:
+            return None
+        return own_steps(k, own, replayed.lengths)
 
     # ------------------------------------------------------------------ telling
 
@@ -321,6 +365,17 @@ def _own_draft(rows: Sequence[Row], own: Sequence[Reading]) -> list[Check]:
         detail = f"ln p of what it wrote and of what it reads lie {np.median(apart):.4f} apart (median)"
         checks.append(Check("the target reads what it sampled", passed, detail))
     return checks
+
+
+def own_steps(k: int, own: Timed, replayed: intervals.Sums) -> Check | None:
+    """A server's tokens per step against those of the replay, by prompt; None where it writes other texts."""
+    apart = intervals.paired_difference(own.lengths, replayed)
+    before = intervals.ratio_interval(replayed.common(own.lengths)[0])
+    if apart is None or before is None:
+        return None
+    agree = apart.low <= 0 <= apart.high or abs(apart.value) <= PROBE["own-steps"] * before.value
+    said = f"{before.value + apart.value:.2f} where the replay says {before.value:.2f}, of the same prompts"
+    return Check(f"the server's own tokens per step at k = {k}", agree, said)
 
 
 def _as_local(row: Row, reading: Reading) -> LocalReading:

@@ -1,14 +1,15 @@
 """Models behind an engine's API: each engine in its own words, the same three questions.
 
 What are the ids of this prompt; what does the model write; what does it make of text that is there. Every answer is
-looked through before it is believed: a server, or what stands before it, may say anything.
+looked through before it is believed: a server, or what stands before it, may say anything. A fourth is how long its
+steps take: it writes while somebody watches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from draftpick.errors import UsageError
@@ -104,6 +105,10 @@ class Server(Protocol):
         """Let it read an answer to a prompt. `ended`: its last token is an end, not what a limit cut off."""
         ...
 
+    def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
+        """Let it write exactly so many tokens: when each part of them came (time.perf_counter()), and how many."""
+        ...
+
 
 # ---------------------------------------------------------------------- vLLM and vLLM-Ascend
 
@@ -122,19 +127,9 @@ class Vllm:
     def write(self, ids: Sequence[int], sampling: Sampling, most: int, seed: int) -> Text:
         """As `Server`."""
         asked = {
-            "prompt": list(ids),
-            "max_tokens": most,
-            "temperature": sampling.temperature,
-            # All of them said: a server takes what is not said from the model's generation_config.json.
-            "top_p": 1.0 if sampling.greedy else sampling.top_p,
-            "top_k": 0 if sampling.greedy else sampling.top_k,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
+            **_vllm_answer(ids, sampling, most),
             "seed": seed,
             "logprobs": 2,
-            "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
         return self._ask(asked, most, lambda choice: _vllm_text(choice, sampling.greedy))
@@ -153,16 +148,49 @@ class Vllm:
                 "the two have different tokenizers: take a draft with the target's own",
             ) from None
 
+    def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
+        """As `Server`."""
+        asked = {**_vllm_answer(ids, sampling, most), "ignore_eos": True, "stream": True}
+        body, seconds = {"model": self.about.name, **asked}, _SECONDS + _SECONDS_PER_TOKEN * most
+        for at, event in self.client.stream("/v1/completions", body, seconds=seconds):
+            if number := _believed(self.client, partial(_vllm_part, event)):
+                yield at, number
+
     def _ask(self, asked: Mapping[str, Any], tokens: int, read: Callable[[Any], _T]) -> _T:
         body = {"model": self.about.name, **asked}
         answer = self.client.ask("/v1/completions", body, seconds=_SECONDS + _SECONDS_PER_TOKEN * tokens)
         return _believed(self.client, lambda: read(answer["choices"][0]))
 
 
-def _vllm_text(choice: Mapping[str, Any], greedy: bool) -> Text:
+def _vllm_answer(ids: Sequence[int], sampling: Sampling, most: int) -> dict[str, Any]:
+    """All of it said: a server takes what is not said from the model's generation_config.json."""
+    return {
+        "prompt": list(ids),
+        "max_tokens": most,
+        "temperature": sampling.temperature,
+        "top_p": 1.0 if sampling.greedy else sampling.top_p,
+        "top_k": 0 if sampling.greedy else sampling.top_k,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "return_token_ids": True,
+    }
+
+
+def _vllm_part(event: Mapping[str, Any]) -> int:
+    """Tokens in one part of a stream; its last part, and one that only says what was used, hold none."""
+    return sum(len(_vllm_ids(choice)) for choice in event["choices"])
+
+
+def _vllm_ids(choice: Mapping[str, Any]) -> list[int]:
     if choice.get("token_ids") is None:
         raise _Lacks("token_ids", "vLLM returns them since 0.10.2")
-    tokens, logs = _ids(choice["token_ids"]), choice["logprobs"]
+    return _ids(choice["token_ids"])
+
+
+def _vllm_text(choice: Mapping[str, Any], greedy: bool) -> Text:
+    tokens, logs = _vllm_ids(choice), choice["logprobs"]
     log_p = _logs(logs["token_logprobs"], len(tokens))
     pairs = [sorted(map(_log, top.values()), reverse=True) for top in logs["top_logprobs"]]
     gap = [pair[0] - pair[1] for pair in pairs] if greedy and all(len(pair) > 1 for pair in pairs) else None
@@ -201,17 +229,7 @@ class Sglang:
 
     def write(self, ids: Sequence[int], sampling: Sampling, most: int, seed: int) -> Text:
         """As `Server`."""
-        settings = {
-            "temperature": sampling.temperature,
-            "max_new_tokens": most,
-            "top_p": 1.0 if sampling.greedy else sampling.top_p,
-            "top_k": sampling.top_k if sampling.top_k and not sampling.greedy else -1,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "sampling_seed": seed,
-        }
+        settings = {**_sglang_settings(sampling, most), "sampling_seed": seed}
         asked = {"input_ids": list(ids), "sampling_params": settings, "return_logprob": True, "top_logprobs_num": 2}
         return self._ask(asked, most, lambda answer: _sglang_text(answer, sampling.greedy))
 
@@ -228,9 +246,34 @@ class Sglang:
         }
         return self._ask(asked, len(ids) // 64, lambda answer: _sglang_reading(answer, tokens))
 
+    def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
+        """As `Server`."""
+        settings = {**_sglang_settings(sampling, most), "ignore_eos": True}
+        body = {"input_ids": list(ids), "sampling_params": settings, "stream": True}
+        events = self.client.stream("/generate", body, seconds=_SECONDS + _SECONDS_PER_TOKEN * most)
+        return _growing(self.client, events, _sglang_so_far)
+
     def _ask(self, asked: Mapping[str, Any], tokens: int, read: Callable[[Any], _T]) -> _T:
         answer = self.client.ask("/generate", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * tokens)
         return _believed(self.client, lambda: read(answer))
+
+
+def _sglang_settings(sampling: Sampling, most: int) -> dict[str, Any]:
+    return {
+        "temperature": sampling.temperature,
+        "max_new_tokens": most,
+        "top_p": 1.0 if sampling.greedy else sampling.top_p,
+        "top_k": sampling.top_k if sampling.top_k and not sampling.greedy else -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+
+
+def _sglang_so_far(event: Mapping[str, Any]) -> int:
+    (number,) = _ids([event["meta_info"]["completion_tokens"]])
+    return number
 
 
 def _sglang_text(answer: Mapping[str, Any], greedy: bool) -> Text:
@@ -292,17 +335,7 @@ class LlamaCpp:
 
     def write(self, ids: Sequence[int], sampling: Sampling, most: int, seed: int) -> Text:
         """As `Server`."""
-        asked = {
-            "prompt": list(ids),
-            "n_predict": most,
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            # In the order of the other engines, and none besides: by default penalties and min_p act too.
-            "samplers": ["temperature"] if sampling.greedy else ["temperature", "top_k", "top_p"],
-            "seed": seed,
-            "n_probs": 2,
-        }
+        asked = {**_llama_answer(ids, sampling, most), "seed": seed, "n_probs": 2}
         return self._ask(asked, most, lambda answer: _llama_text(answer, sampling.greedy))
 
     def read(self, ids: Sequence[int], tokens: Sequence[int], *, ended: bool) -> Reading:
@@ -319,9 +352,32 @@ class LlamaCpp:
         }
         return self._ask(asked, len(tokens), lambda answer: _llama_reading(answer, tokens))
 
+    def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
+        """As `Server`. Each token is a part of its own, also where several were accepted in one step."""
+        asked = {**_llama_answer(ids, sampling, most), "ignore_eos": True, "stream": True}
+        events = self.client.stream("/completion", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * most)
+        return _growing(self.client, events, _llama_so_far)
+
     def _ask(self, asked: Mapping[str, Any], tokens: int, read: Callable[[Any], _T]) -> _T:
         answer = self.client.ask("/completion", asked, seconds=_SECONDS + _SECONDS_PER_TOKEN * tokens)
         return _believed(self.client, lambda: read(answer))
+
+
+def _llama_answer(ids: Sequence[int], sampling: Sampling, most: int) -> dict[str, Any]:
+    return {
+        "prompt": list(ids),
+        "n_predict": most,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        # In the order of the other engines, and none besides: by default penalties and min_p act too.
+        "samplers": ["temperature"] if sampling.greedy else ["temperature", "top_k", "top_p"],
+    }
+
+
+def _llama_so_far(event: Mapping[str, Any]) -> int:
+    (number,) = _ids([event["tokens_predicted"]])
+    return number
 
 
 def _llama_text(answer: Mapping[str, Any], greedy: bool) -> Text:
@@ -366,6 +422,18 @@ def _believed(client: Client, read: Callable[[], _T]) -> _T:
             f"{client.address} answers otherwise than its engine does: {said[:200]}",
             "name the engine's own address, not that of something that rewrites its answers",
         ) from None
+
+
+def _growing(
+    client: Client, events: Iterable[tuple[float, dict[str, Any]]], so_far: Callable[[Mapping[str, Any]], int]
+) -> Iterator[tuple[float, int]]:
+    """New tokens of each part, where parts tell how many there are by then."""
+    before = 0
+    for at, event in events:
+        now = _believed(client, partial(so_far, event))
+        if now > before:
+            yield at, now - before
+        before = now
 
 
 def _ids(values: Any) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +13,13 @@ from draftpick.catalog import Catalog
 from draftpick.errors import DraftpickError, UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
+from draftpick.pair import BEHIND
 from draftpick.probe import translated, weights
-from draftpick.probe.device import CannotProbe, Place
+from draftpick.probe.device import CannotProbe, Place, torch_here
 from draftpick.probe.document import document
 from draftpick.probe.outcome import ModelFiles, Request
 from draftpick.probe.run import Probe
+from draftpick.probe.server import Server, connect
 
 
 class Done(NamedTuple):
@@ -59,7 +61,7 @@ def probe(
     ours = files[target.id]
     same = [draft for draft in drafts if _shares_ids(relations[draft.id], ours.folder, files[draft.id].folder)]
     others = [draft for draft in drafts if draft not in same]
-    running = Probe(Request(ours, [files[draft.id] for draft in same], **request), say)
+    running = Probe(Request(ours, [files[draft.id] for draft in same], catalog=catalog, **request), say)
     outcome = running.run()
     if not outcome.rows:
         raise CannotProbe("nothing was measured before the run ended", "give it more time")
@@ -89,6 +91,8 @@ class Addresses(NamedTuple):
     engine: str | None
     device: str | None
     """As the catalogue has it; None: nobody said."""
+    speculating: Mapping[int, str] = {}
+    """Servers of the target with the only draft, by tokens drafted per step."""
 
 
 def served(
@@ -106,10 +110,10 @@ def served(
     Raises CannotProbe and UsageError with what to do.
     """
     from draftpick.probe.served import ServedProbe
-    from draftpick.probe.server import connect
+    from draftpick.probe.served_times import Servers
 
     say("asking the servers what they have")
-    width, urls = request["batch_size"], (addresses.target, *addresses.drafts)
+    width, urls = _width(request), (addresses.target, *addresses.drafts)
     names = [*addresses.names, *[None] * (len(urls) - len(addresses.names))]
     servers = [
         connect(url, name=addresses.model if place == 0 else None, called=name, engine=addresses.engine, width=width)
@@ -120,14 +124,41 @@ def served(
         raise UsageError("two addresses serve one draft", "name each draft once, or give them names after the target's")
     models = zip((target, *drafts), servers, strict=True)
     files = [ModelFiles(model.id, None, server.about.identity) for model, server in models]
-    asked = Request(files[0], files[1:], **{**request, "engine": request["engine"] or servers[0].about.engine})
+    asked = Request(
+        files[0], files[1:], catalog=catalog, **{**request, "engine": request["engine"] or servers[0].about.engine}
+    )
     host = f"behind {servers[0].client.address}"
-    place = Place("served", f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
+    place = Place(BEHIND, f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
-    outcome = ServedProbe(asked, place, servers[0], by_id, say).run()
+    whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
+    outcome = ServedProbe(asked, place, whole, say).run()
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
     found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
     return Done(found, outcome.interrupted)
+
+
+def _width(request: Mapping[str, Any]) -> int:
+    """Connections to one server: as many as answers at once, where a pass over many positions is timed as well."""
+    several: int = max(request["timed_batches"]) * (request["k_max"] + 1)
+    return max(int(request["batch_size"]), several)
+
+
+def speculating(urls: Mapping[int, str], target: Server, width: int) -> dict[int, Server]:
+    """The servers of `--speculating-url`. Raises UsageError for one that has another model."""
+    found = {k: connect(url, name=None, called=target.about.name, engine=None, width=width) for k, url in urls.items()}
+    for server in found.values():
+        if server.about.engine == "llama.cpp":
+            raise UsageError(
+                f"{server.client.address} sends every token by itself: its steps cannot be told",
+                "leave --speculating-url out, and name the draft's own server with --draft-url",
+            )
+        if target.about.name != server.about.name and target.about.root != server.about.root:
+            raise UsageError(
+                f"{server.client.address} serves {server.about.name[:80]}, and {target.client.address} "
+                f"{target.about.name[:80]}",
+                "name servers of one target",
+            )
+    return found
 
 
 def _known(name: str, resolve: Callable[[str], ModelProfile]) -> ModelProfile:
@@ -163,6 +194,7 @@ def _shares_ids(relation: Relation | None, ours: Path, theirs: Path) -> bool:
     if relation is not None and relation.kind == "different":
         return False
     # Nobody compared them before: the tokenizers themselves are here.
+    torch_here()
     from transformers import AutoTokenizer
 
     def vocabulary(folder: Path) -> dict[str, int]:

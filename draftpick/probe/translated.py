@@ -7,7 +7,7 @@ from collections.abc import Callable
 from draftpick import probe_file
 from draftpick.choices import PROBE
 from draftpick.probe import timing
-from draftpick.probe.device import CannotProbe
+from draftpick.probe.device import CannotProbe, failures_told
 from draftpick.probe.local import load
 from draftpick.probe.outcome import ModelFiles
 from draftpick.probe.render import Renderer
@@ -27,17 +27,19 @@ def measure(running: Probe, draft: ModelFiles, say: Callable[[str], None]) -> pr
     theirs = Renderer(draft.folder, None).tokenizer
     limit = min(int(PROBE["check-tokens"]), request.max_new_tokens)
     prompts = list({row.prompt: row.prompt_ids for row in running.outcome.rows}.values())[:MOST_PROMPTS]
-    plain = [timing.run_plain(target, ids, limit) for ids in prompts]
+    with failures_told(target.device):
+        plain = [timing.run_plain(target, ids, limit) for ids in prompts]
     rows: list[probe_file.TranslatedK] = []
     for k in (k for k in LENGTHS if k <= request.k_max):
         say(f"running {METHOD} with {draft.id}, k = {k}")
         try:
-            runs = [
-                timing.run_assisted(
-                    target, model, ids, limit, k, tokenizer=running.renderer.tokenizer, assistant_tokenizer=theirs
-                )
-                for ids in prompts
-            ]
+            with failures_told(target.device):
+                runs = [
+                    timing.run_assisted(
+                        target, model, ids, limit, k, tokenizer=running.renderer.tokenizer, assistant_tokenizer=theirs
+                    )
+                    for ids in prompts
+                ]
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0][:200]
             raise CannotProbe(

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from draftpick.advice_file import AdviceFile, CandidateRecord, FindingRecord, GainRecord, KRecord, MemoryRecord
-from draftpick.pair import MEASURED
+from draftpick.advice_file import (
+    AdviceFile,
+    CandidateRecord,
+    FindingRecord,
+    GainRecord,
+    KnownIssueRecord,
+    KRecord,
+    MemoryRecord,
+)
+from draftpick.pair import BEHIND, MEASURED
 from draftpick.report.blocks import (
     Block,
     Chart,
@@ -38,6 +46,7 @@ def blocks_of(advice: AdviceFile, *, explain: bool = False, everything: bool = F
         [Section("Decision", [*_decision(advice, best)])],
         _ranking(advice, shown) if advice.command != "check" else (),
         _against(best),
+        _issues(shown, best),
         _gains(advice, shown, best),
         _policies(advice),
         _schedule(best),
@@ -122,6 +131,8 @@ def _times(one: CandidateRecord) -> str:
     plain = f"{milliseconds(cost.target_ms / 1e3)}{load}"
     if not cost.draft_ms and cost.draft_first_ms:
         return f": {milliseconds(cost.draft_first_ms / 1e3)} for all of a step at once, against {plain}"
+    if not cost.draft_ms and cost.c:
+        return f", its verification included; a plain one takes {plain}"
     return f": {milliseconds(cost.draft_ms / 1e3)} against {plain}"
 
 
@@ -415,6 +426,23 @@ def _against(best: CandidateRecord | None) -> Iterable[Section]:
         yield Section(f"What speaks against {name_of(best)}", [_findings_table(against)])
 
 
+def _issues(shown: Sequence[CandidateRecord], best: CandidateRecord | None) -> Iterable[Section]:
+    """What others met with the drafts shown, in the engine they are shown for: one row a trouble."""
+    having: dict[str, list[CandidateRecord]] = {}
+    known: dict[str, KnownIssueRecord] = {}
+    for one in [*([best] if best is not None else []), *(one for one in shown if one is not best)]:
+        for issue in one.known_issues:
+            known.setdefault(issue.key, issue)
+            having.setdefault(issue.key, []).append(one)
+    rows = [
+        (", ".join(map(name_of, having[key])), issue.engine, issue.kind.replace("_", " "), issue.sentence, issue.source)
+        for key, issue in known.items()
+    ]
+    if rows:
+        header = ("draft", "engine", "kind", "what others met, and what to do", "report")
+        yield Section("Known troubles", [Table(header, rows)])
+
+
 def _findings(best: CandidateRecord | None) -> Iterable[Section]:
     rest = [one for one in _sorted(best.findings) if one.outcome not in _AGAINST] if best is not None else []
     if best is not None and rest:
@@ -513,9 +541,9 @@ def _costs_from(best: CandidateRecord) -> str:
         return cost.source if cost is not None else ""
     assumed = " (assumed)" if cost.device_assumed else ""
     source = {"roofline": "a model of the device and the engine"}.get(cost.source, cost.source)
+    where = f" on {cost.tensor_parallel_size} × {cost.device}{assumed}" if cost.device != BEHIND else ""
     return (
-        f"{source}: {cost.engine} on {cost.tensor_parallel_size} × {cost.device}{assumed}, "
-        f"{cost.num_seqs} {'sequence' if cost.num_seqs == 1 else 'sequences'} at once"
+        f"{source}: {cost.engine}{where}, {cost.num_seqs} {'sequence' if cost.num_seqs == 1 else 'sequences'} at once"
     )
 
 

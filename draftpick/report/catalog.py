@@ -12,7 +12,7 @@ from draftpick.errors import UsageError
 from draftpick.report.layout import Grid, draw
 from draftpick.report.text import count, json_text, printable
 
-KINDS = ("models", "heads", "tokenizers", "engines", "devices")
+KINDS = ("models", "heads", "tokenizers", "engines", "devices", "issues")
 
 
 def listing(catalog: Catalog, kind: str, *, family: str | None, as_json: bool, width: int | None, color: bool) -> str:
@@ -185,7 +185,26 @@ def _devices(records: Mapping[str, Record]) -> _Rows:
     ]
 
 
-_COLUMNS = {"models": _models, "heads": _heads, "tokenizers": _tokenizers, "engines": _engines, "devices": _devices}
+def _issues(records: Mapping[str, Record]) -> _Rows:
+    return ("issue", "kind", "engines", "versions", "what was seen"), [
+        (key, row["kind"], ", ".join(row["engines"]), _window(row), row["symptom"])
+        for key, row in sorted(records.items())
+    ]
+
+
+def _window(row: Record) -> str:
+    bounds = ((word, row[name]) for name, word in (("since", "from"), ("until", "before")) if name in row)
+    return " ".join(f"{word} {bound}" for word, bound in bounds) or "any"
+
+
+_COLUMNS = {
+    "models": _models,
+    "heads": _heads,
+    "tokenizers": _tokenizers,
+    "engines": _engines,
+    "devices": _devices,
+    "issues": _issues,
+}
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, color: bool) -> str:

@@ -15,6 +15,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Device, Head, Setting
 from draftpick.report.text import params_of
+from draftpick.rules.known_issues import KnownIssue
 
 SCHEMA_VERSION = "1"
 NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
@@ -92,11 +93,16 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
         ],
         **_prediction(found),
         "memory": _memory(found),
+        "known_issues": [_issue(issue) for issue in found.known_issues],
         "engines": {
             key: {"verdict": found_there.verdict, "version": found_there.version, "reasons": list(found_there.reasons)}
             for key, found_there in found.engines.all.items()
         },
     }
+
+
+def _issue(found: KnownIssue) -> dict[str, Any]:
+    return {**found._asdict(), "sentence": found.sentence}
 
 
 def _prediction(found: Assessment) -> dict[str, Any]:

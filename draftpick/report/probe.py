@@ -216,9 +216,15 @@ def _costs(costs: CostRecord) -> str:
     context = f" at a context of {costs.context} tokens" if costs.context is not None else ""
     return (
         f"Costs are those of {costs.software}, {costs.num_seqs} at once{context}: a plain token takes "
-        f"{costs.target_ms:.3g} ms, a drafted one {costs.draft_ms:.3g} ms, a step beyond its passes "
-        f"{costs.overhead_ms:.3g} ms{checked}. Another engine's are others: `draftpick plan` predicts them."
+        f"{costs.target_ms:.3g} ms, {_of_a_step(costs)}{checked}. Another engine's are others: `draftpick plan` "
+        "predicts them."
     )
+
+
+def _of_a_step(costs: CostRecord) -> str:
+    if costs.whole_steps:
+        return f"steps that draft 1, 2, … {', '.join(f'{ms:.3g}' for ms in costs.verify_ms[1:])} ms"
+    return f"a drafted one {costs.draft_ms:.3g} ms, a step beyond its passes {costs.overhead_ms:.3g} ms"
 
 
 def _provenance(probe: ProbeFile) -> str:

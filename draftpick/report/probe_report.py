@@ -154,7 +154,8 @@ def _costs(probe: ProbeFile) -> Iterable[Section]:
             one.draft,
             str(costs.num_seqs),
             str(costs.context) if costs.context is not None else "-",
-            *(f"{value:.3g}" for value in (costs.target_ms, costs.draft_ms, costs.overhead_ms)),
+            f"{costs.target_ms:.3g}",
+            *(f"{value:.3g}" if not costs.whole_steps else "-" for value in (costs.draft_ms, costs.overhead_ms)),
             f"{costs.c:.2f}",
             "; ".join(f"k = {one.k}: {one.predicted:.2f}× / {one.measured:.2f}×" for one in costs.checked) or "-",
         )

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from draftpick.advice_file import MOST_BYTES, AdviceFile, checked_advice
+from draftpick.doctor_file import DoctorFile, checked_doctor
 from draftpick.errors import DraftpickError, InvalidFile, UsageError
 from draftpick.gate_file import GateFile, checked_gate
 from draftpick.models.bounded import read_json
@@ -14,11 +15,11 @@ from draftpick.probe_file import ProbeFile, checked_probe
 from draftpick.report.blocks import Block, Paragraph, Report, Section
 from draftpick.report.text import json_text
 
-Saved = AdviceFile | ProbeFile | GateFile | ObservationFile
+Saved = AdviceFile | ProbeFile | GateFile | ObservationFile | DoctorFile
 
 
 def read(path: Path) -> Saved:
-    """The advice, probe, gate's result or observation in a file, told by its content. Raises InvalidFile for others."""
+    """The document of draftpick in a file, told by its content. Raises InvalidFile for what no report is made of."""
     value = read_json(path, MOST_BYTES)
     if value.get("kind") == "probe":
         return checked_probe(value, path)
@@ -26,6 +27,8 @@ def read(path: Path) -> Saved:
         return checked_gate(value, path)
     if value.get("kind") == "observation":
         return checked_observation(value, path)
+    if value.get("kind") == "doctor":
+        return checked_doctor(value, path)
     if value.get("kind", "advice") != "advice" or "candidates" not in value:
         raise InvalidFile(
             f"{path} is no advice, probe, gate's result or observation",
@@ -80,17 +83,20 @@ _WRITERS: dict[type, tuple[str, dict[str, tuple[str, str]]]] = {
         {"github": ("github", "annotations"), "junit": ("junit", "render"), "sarif": ("sarif", "render")},
     ),
     ObservationFile: ("an observation", {}),
+    DoctorFile: ("an examination", {}),
 }
 """Format → the module and the function that write it, beside those that every answer has."""
 
 
 def _blocks(found: Saved, explain: bool, everything: bool, catalog_folder: Path | None) -> Report:
-    from draftpick.report import advice, gate, observe, probe_report
+    from draftpick.report import advice, doctor, gate, observe, probe_report
 
     if isinstance(found, GateFile):
         return gate.blocks(found)
     if isinstance(found, ObservationFile):
         return observe.blocks(found)
+    if isinstance(found, DoctorFile):
+        return doctor.blocks(found)
     if isinstance(found, ProbeFile):
         report = probe_report.blocks_of(found)
     else:

@@ -38,6 +38,7 @@ STYLES = {
 VIABLE_SHOWN = 9
 REASONS_SHOWN = 6
 NAMES_SHOWN = 4
+ISSUES_SHOWN = 2
 WIDE = 120
 
 
@@ -65,6 +66,10 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
     if len(viable) < len(advice.viable):
         yield Line(f"… and {len(advice.viable) - len(viable)} more that fit less well (--all shows them)", style="dim")
     yield from _best(advice.viable[:1])
+    if not explain:
+        for best in advice.viable[:1]:
+            yield from _issues(best, ISSUES_SHOWN)
+        yield from _issues_of_others(shown, advice.viable[:1])
     if advice.policies:
         yield Line("")
         yield Grid(POLICY_HEADER, policies(advice), right=frozenset({1, 2, 3}), wraps=frozenset({4}))
@@ -87,6 +92,7 @@ def _ranking(advice: Advice, width: int | None, explain: bool, everything: bool)
             yield Line("")
             yield Line(printable(found.proposal.label), style="bold")
             yield _findings_table(found)
+            yield from _issues(found)
 
 
 def _best(found: Sequence[Assessment]) -> Iterable[Line]:
@@ -96,6 +102,29 @@ def _best(found: Sequence[Assessment]) -> Iterable[Line]:
             yield Line("")
         yield from (Line(line, style="yellow" if warning else "") for line, warning in predicted(best))
         yield from (Line(line, style="dim") for line in memory(best))
+
+
+def _issues(found: Assessment, shown: int | None = None) -> Iterable[Line]:
+    """What others met with such a pair, a line each; those beyond `shown` by their number."""
+    issues = found.known_issues
+    if issues:
+        yield Line("")
+    for issue in issues[:shown]:
+        yield Line(printable(f"Known trouble, {issue.kind.replace('_', ' ')}: {issue.sentence} ({issue.source})"))
+    if (rest := len(issues) - len(issues[:shown])) > 0:
+        yield Line(f"… and {rest} more known trouble{'s' if rest > 1 else ''} (--explain shows all)", style="dim")
+
+
+def _issues_of_others(shown: Sequence[Assessment], told: Sequence[Assessment]) -> Iterable[Line]:
+    """Which drafts have known troubles beyond those told, by their place in the table."""
+    before = {issue.key for found in told for issue in found.known_issues}
+    places = [
+        str(place)
+        for place, found in enumerate(shown, start=1)
+        if any(issue.key not in before for issue in found.known_issues)
+    ]
+    if places:
+        yield Line(f"Known troubles of {', '.join(places)}: --explain shows them.", style="dim")
 
 
 def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: bool) -> Grid:
@@ -173,6 +202,7 @@ _TAKEN_WORDS = {"accepted": "accepted by", "care": "with care by"}
 def _pair(found: Assessment) -> Iterable[Line | Grid]:
     yield Line(summary(found), style="dim")
     yield from _best([found])
+    yield from _issues(found)
     if found.prediction is not None:
         yield Line("")
         yield _by_k_table(found)

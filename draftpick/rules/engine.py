@@ -59,7 +59,7 @@ def verdict(pair: Pair, relation: Relation | None, engine: Engine) -> Verdict:
         findings += [
             _Finding(found.verdict, _filled(found.reason, pair), found.severity)
             for found in (*table.exceptions.get(pair.method, ()), *table.anywhere)
-            if fits(found, pair, relation)
+            if fits(found.conditions, pair, relation)
         ]
     if not findings:
         findings = [_Finding("accepted", f"{engine.name} takes {pair.method}")]

@@ -46,7 +46,7 @@ a number, a comparison (">1"), a text that may begin or end with * and may be tu
 list of which one must fit (of a list of "!" texts all must). What is not known does not match: nothing is held
 against a pair on a guess.
 Conditions of pair: rows = equal | differ, relation = [kinds], quantization = differ, hidden_size = differ,
-context = short (the draft's or head's positions end before max_model_len).
+context = short (the draft's or head's positions end before max_model_len), positions = stretched (the target's own do).
 
 Versions: releases (0.9.0, 0.13rc1), builds (b4500) or dates (2025, 2026-05, 2026-05-04).
 """
@@ -194,13 +194,14 @@ class Method(NamedTuple):
     facts: Mapping[str, Any]
 
 
-_Condition = tuple[str, str, Callable[[Any], bool]]
+Condition = tuple[str, str, Callable[[Any], bool]]
+"""Part of the pair, name of its field, and what the value must be."""
 
 
 class ExceptionRow(NamedTuple):
     """What goes wrong where all its conditions hold."""
 
-    conditions: tuple[_Condition, ...]
+    conditions: tuple[Condition, ...]
     verdict: VerdictKind
     reason: str
     severity: str | None
@@ -318,10 +319,10 @@ def _resolve_exceptions(
             continue
         verdict, reason = row["verdict"], row["reason"]
         if covered is None:
-            verdict, reason = "care", f"{reason} (in some versions: {_window(row)})"
+            verdict, reason = "care", f"{reason} (in some versions: {window(row)})"
         elif row.get("certain") is False:
-            reason = f"{reason} ({_window(row)}; the exact versions are not known)"
-        found = ExceptionRow(_conditions(row), verdict, reason, row.get("severity"))
+            reason = f"{reason} ({window(row)}; the exact versions are not known)"
+        found = ExceptionRow(conditions(row), verdict, reason, row.get("severity"))
         if "methods" not in row:
             anywhere.append(found)
         for method in row.get("methods", ()):
@@ -329,7 +330,8 @@ def _resolve_exceptions(
     return {method: tuple(found) for method, found in by_method.items()}, tuple(anywhere)
 
 
-def _window(row: Mapping[str, Any]) -> str:
+def window(row: Mapping[str, Any]) -> str:
+    """The versions of a row whose bounds are not exactly known, in words."""
     since, until = row.get("since"), row.get("until")
     if since and until:
         return f"from about {since} to before {until}"
@@ -340,12 +342,13 @@ def _window(row: Mapping[str, Any]) -> str:
 
 # ---------------------------------------------------------------------- conditions
 
+_SUBJECTS = ("setting", "device", "pair", "head", "draft", "target", "either")
 
-def _conditions(row: Mapping[str, Any]) -> tuple[_Condition, ...]:
+
+def conditions(row: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """What a row asks of the parts of a pair."""
     return tuple(
-        (subject, name, _test(wanted))
-        for subject in ("setting", "device", "pair", "head", "draft", "target", "either")
-        for name, wanted in row.get(subject, {}).items()
+        (subject, name, _test(wanted)) for subject in _SUBJECTS for name, wanted in row.get(subject, {}).items()
     )
 
 
@@ -402,9 +405,9 @@ def _value(subject: Any, name: str) -> Any:
     return derived(subject) if derived is not None else getattr(subject, name, None)
 
 
-def fits(found: ExceptionRow, pair: Pair, relation: Relation | None) -> bool:
-    """Whether all conditions of an exception hold; what is not known does not."""
-    for subject, name, test in found.conditions:
+def fits(wanted: Iterable[Condition], pair: Pair, relation: Relation | None) -> bool:
+    """Whether all conditions hold; what is not known does not."""
+    for subject, name, test in wanted:
         if subject == "either":
             values = [_value(pair.target, name), _value(pair.draft, name)]
         elif subject == "pair":
@@ -442,6 +445,9 @@ def _pair_value(pair: Pair, relation: Relation | None, name: str) -> Any:
         return None if relation is None else relation.kind
     if name == "rows":
         return None if draft is None else same(target.vocab_size, draft.vocab_size)
+    if name == "positions":
+        asked_for, native = pair.setting.max_model_len, target.max_position_embeddings
+        return None if asked_for is None or native is None else "stretched" if asked_for > native else "native"
     if name == "quantization":
         if draft is None:
             return None
@@ -468,7 +474,6 @@ def same(ours: int | None, theirs: int | None) -> str | None:
 
 # ---------------------------------------------------------------------- checking a file of facts
 
-_SUBJECTS = ("setting", "device", "pair", "head", "draft", "target", "either")
 _HEADER = ("key", "name", "aliases", "version", "checked", "source", "notes", "gguf", "builds")
 _TOP = frozenset(
     {*_HEADER, "vocabulary", "methods", "limits", "tensor_parallel", "step_overhead", "exceptions", "launch"}

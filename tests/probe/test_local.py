@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_models import EOS, ROWS, ended_by, local_model, saved, texts, whole_logits
 
+from draftpick import catalog
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable, UsageError
 from draftpick.probe import local as module
-from draftpick.probe.device import Batches, BrokenLogits, CannotProbe, find_device, is_out_of_memory
+from draftpick.probe.device import Batches, BrokenLogits, CannotProbe, computes_in_bf16, find_device, is_out_of_memory
 from draftpick.probe.local import (
     GREEDY,
     LocalModel,
@@ -627,3 +628,69 @@ def test_a_device_is_found_or_told(asked: str | None, kind: str | None, found: A
     else:
         with pytest.raises(found):
             find_device(asked, machine(kind, 2))
+
+
+# ---------------------------------------------------------------------- dtypes of a device
+
+
+def accelerator(name: str | None, gib: float | None, bf16: bool = True) -> Any:
+    """A torch with one device of that name and memory, as torch_npu attaches it."""
+    memory = SimpleNamespace(total_memory=int(gib * 2**30)) if gib is not None else SimpleNamespace()
+    npu = SimpleNamespace(
+        get_device_properties=lambda index: memory,
+        get_device_name=lambda index: name,
+        is_bf16_supported=lambda: bf16,
+    )
+    return SimpleNamespace(npu=npu)
+
+
+@pytest.mark.parametrize(
+    ("torch_here", "device", "reason"),
+    [
+        (accelerator("Ascend310P3", 43.2), "npu:0", "Atlas 300I Duo 96 GB, one chip (48 GB) has no bfloat16"),
+        (accelerator("Ascend310P3", 21.0, bf16=False), "npu", "Atlas 300I Duo 48 GB, one chip (24 GB) has no bfloat16"),
+        (accelerator("Ascend910A", 30.0), "npu:1", "Ascend 910A 32 GB has no bfloat16"),
+        (accelerator("Ascend910B3", 61.0, bf16=False), "npu:0", None),
+        (accelerator("Ascend310B4", 10.5), "npu:0", None),
+        (accelerator("Ascend310B4", 10.5, bf16=False), "npu:0", "torch says that npu:0 has no bfloat16"),
+        (accelerator("Ascend990X", 10.5, bf16=False), "npu:0", "torch says that npu:0 has no bfloat16"),
+        (accelerator(None, None), "npu:0", None),
+        (SimpleNamespace(), "mps", None),
+        (SimpleNamespace(), "cpu", None),
+    ],
+)
+def test_a_device_without_bfloat16_takes_float16_and_refuses_it(
+    torch_here: Any, device: str, reason: str | None
+) -> None:
+    said: list[str] = []
+    assert computes_in_bf16(device, None, torch_here, catalog.load(), said.append) == (reason is None)
+    assert said == ([f"{reason}: a checkpoint in it is loaded in float16"] if reason else [])
+    assert computes_in_bf16(device, "float16", torch_here, catalog.load(), said.append) == (reason is None)
+    if reason is None:
+        assert computes_in_bf16(device, "bfloat16", torch_here, catalog.load(), said.append)
+    else:
+        with pytest.raises(CannotProbe) as refused:
+            computes_in_bf16(device, "bfloat16", torch_here, catalog.load(), said.append)
+        assert refused.value.message == reason
+        assert "--dtype float16" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "bf16", "dtype"),
+    [
+        ({"dtype": "bfloat16"}, "npu:0", False, "float16"),
+        ({"torch_dtype": "bfloat16"}, "npu:0", False, "float16"),
+        ({"torch_dtype": "torch.bfloat16"}, "npu:0", False, "float16"),
+        ({"text_config": {"dtype": "bfloat16"}}, "npu:0", False, "float16"),
+        ({}, "npu:0", False, "float16"),
+        ({"dtype": "float32"}, "npu:0", False, None),
+        ({"dtype": "float16"}, "npu:0", False, None),
+        ({"dtype": "bfloat16"}, "npu:0", True, None),
+        ({"dtype": "bfloat16"}, "cpu", True, "float32"),
+    ],
+)
+def test_the_dtype_that_a_checkpoint_is_loaded_in(
+    tmp_path: Path, config: dict[str, Any], device: str, bf16: bool, dtype: str | None
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert module._usual_dtype(tmp_path, device, bf16) == dtype

@@ -40,6 +40,7 @@ LENGTH = {"value": 1.7, "low": 1.6, "high": 1.8, "level": 0.95}
 COSTS = {
     "source": "measured", "software": "transformers", "num_seqs": 1, "context": 64, "target_ms": 10.0,
     "draft_first_ms": 1.0, "draft_ms": 1.0, "verify_ms": [10.0, 11.0], "overhead_ms": 0.1, "c": 0.1,
+    "whole_steps": False,
     "passes": {"target_ms": [10.0]}, "software_adds": {"per_step": 0.1}, "ttft_overhead_ms": 5.0, "prefill_ms": 20.0,
     "spread": 0.05, "checked": [{"k": 1, "predicted": 1.5, "measured": 1.4}],
 }  # fmt: skip
@@ -55,7 +56,7 @@ PLAIN: dict[str, Any] = {
     "models": {"acme/draft": record_of(DRAFT._replace(path=None)).model_dump(mode="json")},
     "identities": {"acme/target": {"weights": "aa", "revision": None}},
     "relations": {"acme/draft": {"kind": "identical", "verified": True, "reason": "all ids"}},
-    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2, "tool_name": "cpu"},
+    "device": {"id": "cpu", "name": "x", "count": 1, "threads": 2, "tool_name": "cpu", "memory_bytes": None},
     "software": {"torch": "2"},
     "dtype": "float32",
     "sampling": {"temperatures": [0.0], "top_k": 0},

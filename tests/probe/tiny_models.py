@@ -91,8 +91,10 @@ def local_model(name: str, rows: int = ROWS, *, seed: int = 1, sharpness: float 
     return LocalModel(f"tiny/{name}", network(name, rows, seed=seed, sharpness=sharpness), "cpu")
 
 
-def saved(folder: Path, name: str = "llama", rows: int = ROWS, *, seed: int = 1, **options: Any) -> Path:
-    network(name, rows, seed=seed).save_pretrained(folder, **options)
+def saved(
+    folder: Path, name: str = "llama", rows: int = ROWS, *, seed: int = 1, sharpness: float = 4.0, **options: Any
+) -> Path:
+    network(name, rows, seed=seed, sharpness=sharpness).save_pretrained(folder, **options)
     return folder
 
 

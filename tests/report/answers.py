@@ -135,10 +135,19 @@ def candidate(
     setting: Setting | None = None,
     target: ModelProfile = TARGET,
     speedup: float | None = None,
+    issues: Sequence[dict[str, Any]] = (),
 ) -> Assessment:
     pair = Pair(target, proposal, setting or Setting(), relation if proposal.draft is not None else None)
     predictor: Any = Told(speedup) if speedup is not None else None
-    return Assessment(pair, findings, score, 0.874, Engines(pair, (STRICT, LOOSE)), predictor)
+    return Assessment(
+        pair, findings, score, 0.874, Engines(pair, (STRICT, LOOSE), issues_of=lambda _: issues), predictor
+    )
+
+
+def issue(key: str, **more: Any) -> dict[str, Any]:
+    """A row of the catalogue's known issues for both engines."""
+    plain = {"key": key, "engines": ["strict", "loose"], "kind": "slow", "symptom": f"{key} is slow"}
+    return {**plain, "mending": "do less", "source": f"https://example.org/{key}", **more}
 
 
 def drafted(name: str, billions: float, **changes: Any) -> Proposal:

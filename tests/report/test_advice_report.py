@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
-from answers import DOCUMENTED, FITS, HEAD, NPU, STRICT, answer, candidate, checked, drafted, paired, recommended
+from answers import DOCUMENTED, FITS, HEAD, NPU, STRICT, answer, candidate, checked, drafted, issue, paired, recommended
 
 from draftpick.advice import Advice
 from draftpick.advice_file import advice_of
@@ -195,3 +195,17 @@ def test_a_shell_reads_the_word_that_was_meant(word: str) -> None:
     done = subprocess.run([bash, "-c", f"printf %s {quoted(word)}"], capture_output=True, check=True)
     assert done.stdout == word.encode("utf-8", "surrogateescape")
     assert quoted(word).isprintable()
+
+
+def test_known_issues_are_one_row_each_with_their_drafts() -> None:
+    rows = [issue("one"), issue("two", kind="zero_acceptance")]
+    found = [
+        candidate(drafted("maker/Toy-2-7B", 7), score=90, issues=rows),
+        candidate(drafted("maker/Toy-2-8B", 8), score=80, issues=rows[:1]),
+    ]
+    section = next(one for one in report_of(answer(*found)).sections if one.title == "Known troubles")
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["maker/Toy-2-7B", "maker/Toy-2-7B, maker/Toy-2-8B"]
+    assert table.rows[0][2:] == ("zero acceptance", "Two is slow: do less.", "https://example.org/two")
+    assert not any(one.title == "Known troubles" for one in report_of(recommended()).sections)

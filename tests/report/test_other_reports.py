@@ -101,7 +101,7 @@ def test_a_mistyped_rule_gets_the_nearest() -> None:
 # ---------------------------------------------------------------------- catalogue
 
 
-@pytest.mark.parametrize("kind", ["models", "heads", "tokenizers", "engines", "devices"])
+@pytest.mark.parametrize("kind", ["models", "heads", "tokenizers", "engines", "devices", "issues"])
 @pytest.mark.parametrize("width", [80, 140])
 def test_lists_fit_the_terminal(kind: str, width: int) -> None:
     text = listing(CATALOG, kind, family=None, as_json=False, width=width, color=False)

@@ -11,11 +11,13 @@ from answers import (
     HEAD,
     LOOSE,
     TARGET,
+    WRONG,
     answer,
     candidate,
     checked,
     compare_document,
     drafted,
+    issue,
     recommended,
 )
 from hypothesis import given, settings
@@ -140,3 +142,34 @@ def test_no_control_character_reaches_the_terminal(name: str, message: str, widt
         text = re.sub(r"\x1b\[[0-9;]*m", "", text) if color else text
         assert not CONTROL.search(text)
         assert width is None or max(map(cell_len, text.splitlines())) <= width
+
+
+ISSUES = [issue("one"), issue("two", kind="crash"), issue("three")]
+
+
+def test_known_issues_of_the_first_are_told_and_the_rest_counted() -> None:
+    found = [
+        candidate(drafted("maker/Toy-2-7B", 7), score=90, issues=ISSUES),
+        candidate(drafted("maker/Toy-2-8B", 8), score=80, issues=ISSUES[:1]),
+        candidate(drafted("maker/Toy-2-9B", 9), score=70, issues=[issue("four")]),
+    ]
+    lines = render(answer(*found), None).splitlines()
+    assert [line for line in lines if "known trouble" in line.lower()] == [
+        "Known trouble, crash: Two is slow: do less. (https://example.org/two)",
+        "Known trouble, slow: One is slow: do less. (https://example.org/one)",
+        "… and 1 more known trouble (--explain shows all)",
+        "Known troubles of 3: --explain shows them.",
+    ]
+    explained = render(answer(*found), None, explain=True)
+    assert [explained.count(f"https://example.org/{key}") for key in ("one", "two", "three", "four")] == [2, 1, 1, 1]
+
+
+def test_a_check_tells_all_known_issues() -> None:
+    found = candidate(drafted("maker/Toy-2-7B", 7), issues=ISSUES)
+    text = render(answer(found, command="check"), None)
+    assert text.count("Known trouble, ") == 3
+
+
+def test_a_pair_that_does_not_fit_has_no_known_issues() -> None:
+    found = candidate(drafted("maker/Toy-2-7B", 7), WRONG, issues=ISSUES)
+    assert "Known trouble" not in render(answer(found), None, explain=True)

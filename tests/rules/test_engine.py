@@ -194,6 +194,11 @@ def test_llama_cpp_knows_the_block_of_the_first_difference(between: tuple[int, i
     assert said("llama.cpp", pair(model("a/t", 32000), model("a/d", 32064)), compared).verdict == expected
 
 
+@pytest.mark.parametrize(("name", "severity"), [("llama.cpp", "silent no-op"), ("llama.cpp@b5000", "refuses at start")])
+def test_llama_cpp_runs_on_without_a_draft_that_does_not_fit(name: str, severity: str) -> None:
+    assert said(name, pair(model("a/t", 32000), model("a/d", 32000 - 129)), SAME).severity == severity
+
+
 @pytest.mark.parametrize("name", ["llama.cpp", "sglang"])
 def test_a_difference_that_is_only_said_to_exist_refuses_nothing(name: str) -> None:
     answer = said(name, pair(QWEN3, QWEN3_SMALL), relation("control_tokens", verified=False))
