@@ -223,6 +223,7 @@ def test_whole_steps_need_no_server_of_the_draft(untimed: Path, servers: Servers
     found = cost(answer)
     assert found["draft_ms"] == 0
     assert found["c"] > 0
+    assert [one["draft"] for one in answer.document["candidates"]] == [str(PAIR / "draft")]
     assert "suspect: the server's own tokens per step at k = 1" in answer.document["decision"]["sentence"]
 
 
