@@ -90,6 +90,7 @@ def _with(
     evidence = {
         name: one._replace(engine=engine, anywhere=True, served=True, device=device or one.device)
         for name, one in found.items()
+        if one.costs  # what needs no draft has none where drafting cannot be taken out of whole steps
     }
     return saved._replace(probe=new, evidence=evidence)
 
@@ -102,7 +103,11 @@ def _of_its_own(saved: Saved, where: Setting) -> Saved:
             "no running server told this probe what a step costs",
             "name servers: --target-url URL --draft-url URL, or --speculating-url K=URL; or probe with them",
         )
-    evidence = {name: one._replace(anywhere=True) for name, one in saved.evidence.items() if name in known | DRAFT_FREE}
+    evidence = {
+        name: one._replace(anywhere=True)
+        for name, one in saved.evidence.items()
+        if name in known | DRAFT_FREE and one.costs
+    }
     batches = sorted({batch for name in known & evidence.keys() for batch in evidence[name].costs})
     if where.max_num_seqs is not None and where.max_num_seqs not in batches:
         raise UsageError(
