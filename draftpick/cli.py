@@ -200,11 +200,14 @@ def recommend(
 
 
 def _keep_on_termination() -> None:
-    """A batch system ends a job with SIGTERM: what was measured is kept, as on Ctrl-C."""
+    """A batch system ends a job with SIGTERM, a lost terminal with SIGHUP: what was measured is kept, as on Ctrl-C."""
     import signal
 
-    with contextlib.suppress(ValueError):  # only the main thread may
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+            with contextlib.suppress(ValueError):  # only the main thread may
+                signal.signal(number, signal.default_int_handler)
 
 
 def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":
@@ -331,7 +334,7 @@ def probe(
     options["dtype"] = dtype_of(options["dtype"])
     catalog, resolve = _sources(options)
     names = [*([target] if target is not None else []), *(draft or [])]
-    if options["target_url"] is not None or options["draft_url"]:
+    if any(options[name] for name in (*_SERVERS, "model")):
         with console.Progress() as say:
             done = run_served(names, catalog, resolve, options, say=say)
     elif target is None or not draft:
@@ -433,7 +436,7 @@ def plan(
 
 
 _SERVERS = ("target_url", "draft_url", "speculating_url")
-"""Options of `plan` that name servers to time steps on."""
+"""Options that name servers: of a target, its drafts, and both together."""
 
 
 def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from draftpick.errors import UsageError
+from draftpick.models.bounded import clean
 from draftpick.probe.client import Client, NotServed, Refused
 from draftpick.probe.device import CannotProbe
 from draftpick.probe.local import Sampling
@@ -24,6 +25,7 @@ _SECONDS = 60.0
 _SECONDS_PER_TOKEN = 1.0
 """A server that is slower than this is given up: its queue would take the day."""
 _MOST_ID = 1 << 31
+_LONGEST_NAME = 500
 _LEAST_LOG = -1e5
 _ROUNDING = 1e-3
 """A probability of one may come out as a logarithm a little above zero."""
@@ -523,17 +525,25 @@ def connect(url: str, *, name: str | None, called: str | None, engine: str | Non
             f"{client.address} has no /v1/models",
             "name the address of an OpenAI-compatible server, as http://host:8000",
         ) from None
-    models = _believed(client, lambda: [dict(one) for one in listed["data"] if isinstance(one["id"], str)])
+    models = _believed(client, lambda: [_model(one) for one in listed["data"]])
     chosen = _chosen(client, models, name, called)
     known = _engine_of(client, chosen, engine)
     about = About(
         name=chosen["id"],
-        root=str(chosen.get("root") or chosen["id"])[:500],
+        root=clean(chosen.get("root"), _LONGEST_NAME) or chosen["id"],
         engine=engine if engine is not None and _AS.get(engine, engine) == known.key else known.key,
         version=_version(client, known),
-        max_length=_length(chosen.get("max_model_len") or (chosen.get("meta") or {}).get("n_ctx")),
+        max_length=_length(chosen.get("max_model_len") or chosen["meta"].get("n_ctx")),
     )
     return known.make(client, about)
+
+
+def _model(listed: Any) -> dict[str, Any]:
+    """One of the models that a server lists, by a name that a trace can hold. Raises what `_believed` expects."""
+    name, meta = listed["id"], listed.get("meta")
+    if not isinstance(name, str) or clean(name, _LONGEST_NAME) != name:
+        raise ValueError(f"{name!r:.40} is no model's name")
+    return {**listed, "meta": meta if isinstance(meta, dict) else {}}
 
 
 def _chosen(
