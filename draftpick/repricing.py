@@ -139,7 +139,11 @@ def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalo
     if not found.costs:
         raise UsageError(f"the servers do not run {batch} sequences at once", "give a smaller --max-num-seqs")
     costs = {name: served_costs(one) for name, one in found.costs.items()}
-    doubts = {name: [*one.doubts, *_other_model(saved, target)] for name, one in found.costs.items()}
+    asked = {saved.probe.target.id: target, **drafts}
+    doubts = {
+        name: [*one.doubts, *(said for ours in (saved.probe.target.id, name) for said in _other_model(ours, asked))]
+        for name, one in found.costs.items()
+    }
     key = target.about.engine
     checks = _own_steps(saved, rows, found, key)
     return _with(
@@ -185,11 +189,14 @@ def _draft_servers(saved: Saved, urls: Sequence[str], engine: str | None, width:
     return found
 
 
-def _other_model(saved: Saved, target: Server) -> list[str]:
-    ours = saved.probe.target.id
-    if ours in (target.about.name, target.about.root):
+def _other_model(ours: str, asked: Mapping[str, Server]) -> list[str]:
+    """What is to be said of a server that has its model under another name than the probe."""
+    server = asked.get(ours)
+    if server is None or ours in (server.about.name, server.about.root):
         return []
-    return [f"the server calls its model {target.about.name[:80]}: whether it is {ours} is not known"]
+    return [
+        f"{server.client.address} calls its model {server.about.name[:80]}: whether it is {ours} is not known",
+    ]
 
 
 def _own_steps(saved: Saved, rows: Sequence[Row], found: Prices, engine: str) -> list[CheckRecord]:
