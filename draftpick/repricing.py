@@ -112,7 +112,7 @@ def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalo
     from draftpick.probe.command import speculating_urls
     from draftpick.probe.document import served_costs
     from draftpick.probe.served_times import Servers, price
-    from draftpick.probe.server import connect
+    from draftpick.probe.server import called_otherwise, connect
     from draftpick.probe.session import speculating
 
     if options["target_url"] is None or not (options["draft_url"] or options["speculating_url"]):
@@ -141,7 +141,10 @@ def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalo
     costs = {name: served_costs(one) for name, one in found.costs.items()}
     asked = {saved.probe.target.id: target, **drafts}
     doubts = {
-        name: [*one.doubts, *(said for ours in (saved.probe.target.id, name) for said in _other_model(ours, asked))]
+        name: [
+            *one.doubts,
+            *called_otherwise({ours: asked[ours] for ours in (saved.probe.target.id, name) if ours in asked}),
+        ]
         for name, one in found.costs.items()
     }
     key = target.about.engine
@@ -187,16 +190,6 @@ def _draft_servers(saved: Saved, urls: Sequence[str], engine: str | None, width:
             )
         found[named] = server
     return found
-
-
-def _other_model(ours: str, asked: Mapping[str, Server]) -> list[str]:
-    """What is to be said of a server that has its model under another name than the probe."""
-    server = asked.get(ours)
-    if server is None or ours in (server.about.name, server.about.root):
-        return []
-    return [
-        f"{server.client.address} calls its model {server.about.name[:80]}: whether it is {ours} is not known",
-    ]
 
 
 def _own_steps(saved: Saved, rows: Sequence[Row], found: Prices, engine: str) -> list[CheckRecord]:

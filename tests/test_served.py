@@ -412,3 +412,26 @@ def test_an_interrupt_keeps_the_answers_of_the_part_it_breaks_off(tmp_path: Path
     assert "error" not in answer.stderr
     if answers:
         assert read_probe(tmp_path / "probe.json").num_prompts == len(traces.read(trace).rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "doubted"),
+    [
+        ((), []),
+        (("acme/Target", "/models/draft/"), []),  # as the last part of what they are called
+        (("acme/draft", "acme/target"), ["target: whether it is acme/draft", "draft: whether it is acme/target"]),
+        (("acme/other",), ["target: whether it is acme/other"]),
+    ],
+)
+def test_names_that_the_servers_do_not_know_are_doubted(
+    tmp_path: Path, target: Server, draft: Server, names: tuple[str, ...], doubted: list[str]
+) -> None:
+    assert probe(tmp_path, target, draft, options=(*names, "--num-prompts", "1")).exit_code == 0
+    said = [doubt for doubt in read_probe(tmp_path / "probe.json").doubts if "calls its model" in doubt]
+    assert len(said) == len(doubted)
+    assert all(f"{PAIR}/{part} is not known" in doubt for part, doubt in zip(doubted, said, strict=True))
+
+
+def test_a_target_is_not_its_own_draft(tmp_path: Path, target: Server) -> None:
+    answer = probe(tmp_path, target, target)
+    assert (answer.exit_code, "is the target and a draft" in answer.stderr) == (2, True)

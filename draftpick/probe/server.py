@@ -538,6 +538,20 @@ def connect(url: str, *, name: str | None, called: str | None, engine: str | Non
     return known.make(client, about)
 
 
+def called_otherwise(servers: Mapping[str, Server]) -> list[str]:
+    """What is to be said of servers, by the model that they are said to have, that call it otherwise."""
+    return [
+        f"{one.client.address} calls its model {one.about.name[:80]}: whether it is {ours} is not known"
+        for ours, one in servers.items()
+        if _last_part(ours) not in (_last_part(one.about.name), _last_part(one.about.root))
+    ]
+
+
+def _last_part(name: str) -> str:
+    """A folder's name, or an id without its owner: the same model lies here and there."""
+    return name.rstrip("/").rpartition("/")[2].lower()
+
+
 def _model(listed: Any) -> dict[str, Any]:
     """One of the models that a server lists, by a name that a trace can hold. Raises what `_believed` expects."""
     name, meta = listed["id"], listed.get("meta")

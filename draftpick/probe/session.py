@@ -19,7 +19,7 @@ from draftpick.probe.device import CannotProbe, Place, torch_here
 from draftpick.probe.document import document
 from draftpick.probe.outcome import ModelFiles, Outcome, Request
 from draftpick.probe.run import Probe
-from draftpick.probe.server import Server, connect
+from draftpick.probe.server import Server, called_otherwise, connect
 
 
 class Done(NamedTuple):
@@ -130,6 +130,11 @@ def served(
     if len({draft.id for draft in drafts}) < len(drafts):
         raise UsageError("two addresses serve one draft", "name each draft once, or give them names after the target's")
     models = zip((target, *drafts), servers, strict=True)
+    if target.id in {draft.id for draft in drafts}:
+        raise UsageError(
+            f"{target.id} is the target and a draft",
+            "name two servers; where both call their models alike, name the models: draftpick probe TARGET DRAFT",
+        )
     files = [ModelFiles(model.id, None, server.about.identity) for model, server in models]
     asked = Request(
         files[0], files[1:], catalog=catalog, **{**request, "engine": request["engine"] or servers[0].about.engine}
@@ -139,6 +144,7 @@ def served(
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
     outcome = ServedProbe(asked, place, whole, say).run()
+    outcome.doubts += called_otherwise({target.id: servers[0], **by_id})
     if not outcome.rows:
         _refuse_nothing(outcome)
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
