@@ -362,15 +362,17 @@ def named(**facts: Any) -> Any:
     return hooked("/v1/models", change)
 
 
-@pytest.mark.parametrize("name", ["a\ud800b", "", " x ", "x" * 501])
-def test_a_name_that_no_trace_can_hold_is_refused(tmp_path: Path, target: Server, name: str) -> None:
+@pytest.mark.parametrize("name", ["a\ud800b", "a\x1b[2Jb", "a\nb", "a\u202eb", "", " x ", "x" * 501, 5])
+def test_a_name_that_no_trace_can_hold_is_refused(tmp_path: Path, target: Server, name: Any) -> None:
     with serving(DRAFT, hook=named(id=name)) as odd:
         answer = probe(tmp_path, target, odd)
     assert (answer.exit_code, "is no model's name" in answer.stderr) == (3, True), answer.stderr
     assert not (tmp_path / "probe.trace.jsonl").exists()
 
 
-@pytest.mark.parametrize("facts", [{"root": "acme/x\ud800"}, {"root": {"a": 1}}, {"meta": [1], "max_model_len": None}])
+@pytest.mark.parametrize(
+    "facts", [{"root": "acme/x\ud800"}, {"root": "a\nb"}, {"root": {"a": 1}}, {"meta": [1], "max_model_len": None}]
+)
 def test_odd_facts_of_a_model_are_left_aside(tmp_path: Path, target: Server, facts: dict[str, Any]) -> None:
     with serving(DRAFT, hook=named(**facts)) as odd:
         options = ("--num-prompts", "1")

@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from draftpick.errors import UsageError
-from draftpick.models.bounded import clean
 from draftpick.probe.client import Client, NotServed, Refused
 from draftpick.probe.device import CannotProbe
 from draftpick.probe.local import Sampling
@@ -530,7 +529,7 @@ def connect(url: str, *, name: str | None, called: str | None, engine: str | Non
     known = _engine_of(client, chosen, engine)
     about = About(
         name=chosen["id"],
-        root=clean(chosen.get("root"), _LONGEST_NAME) or chosen["id"],
+        root=chosen["root"] if _is_name(chosen.get("root")) else chosen["id"],
         engine=engine if engine is not None and _AS.get(engine, engine) == known.key else known.key,
         version=_version(client, known),
         max_length=_length(chosen.get("max_model_len") or chosen["meta"].get("n_ctx")),
@@ -553,11 +552,16 @@ def _last_part(name: str) -> str:
 
 
 def _model(listed: Any) -> dict[str, Any]:
-    """One of the models that a server lists, by a name that a trace can hold. Raises what `_believed` expects."""
+    """One of the models that a server lists. Raises what `_believed` expects."""
     name, meta = listed["id"], listed.get("meta")
-    if not isinstance(name, str) or clean(name, _LONGEST_NAME) != name:
+    if not _is_name(name):
         raise ValueError(f"{name!r:.40} is no model's name")
     return {**listed, "meta": meta if isinstance(meta, dict) else {}}
+
+
+def _is_name(value: Any) -> bool:
+    """Whether traces and reports can hold it as the name of a model."""
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable() and value == value.strip()
 
 
 def _chosen(
