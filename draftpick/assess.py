@@ -25,6 +25,7 @@ from draftpick.rules.engine import Verdict, verdict
 from draftpick.rules.known_issues import KnownIssue, matching
 
 if TYPE_CHECKING:
+    from draftpick.evidence import Evidence
     from draftpick.memory import Budget
     from draftpick.predict import Prediction, Predictor
 
@@ -77,6 +78,11 @@ class Assessment:
         if self._predictor is None or not self.viable or taken is None:
             return None
         return self._predictor.predict(self.pair, taken.engine)
+
+    @property
+    def measured(self) -> Evidence | None:
+        """What a probe measured of it, whatever the engines say."""
+        return self._predictor.evidence_of(self.pair) if self._predictor is not None else None
 
     @cached_property
     def bounds(self) -> tuple[float, float] | None:

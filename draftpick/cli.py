@@ -336,7 +336,7 @@ def probe(
     options["dtype"] = dtype_of(options["dtype"])
     catalog, resolve = _sources(options)
     names = [*([target] if target is not None else []), *(draft or [])]
-    if options["target_url"] is not None or options["draft_url"]:
+    if any(options[name] for name in (*_SERVERS, "model")):
         with console.Progress() as say:
             done = run_served(names, catalog, resolve, options, say=say)
     elif target is None or not draft:
@@ -438,7 +438,7 @@ def plan(
 
 
 _SERVERS = ("target_url", "draft_url", "speculating_url")
-"""Options of `plan` that name servers to time steps on."""
+"""Options that name servers: of a target, its drafts, and both together."""
 
 
 def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:

@@ -55,8 +55,9 @@ def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessmen
             "do_not_speculate", f"Do not put {ranked[0].proposal.label} in front of {target.id}: {why_not(ranked[0])}"
         )
     named_drafts = [found for found in ranked if found.proposal.method not in DRAFT_FREE]
+    unknown = [one for one in named_drafts if not one.rejections and one.verdict and one.verdict.verdict == "unknown"]
     lead = (
-        f"None of the {len(named_drafts)} drafts looked at fits {target.id}"
+        f"None of the {len(named_drafts)} drafts looked at {'is known to fit' if unknown else 'fits'} {target.id}"
         if named_drafts
         else f"No draft is known for {target.id}"
     )
@@ -68,7 +69,7 @@ def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessmen
         if free
         else _no_draft_free(ranked)
     )
-    return Decision("undecided", f"{lead}{place}; {rest} ({FACTS_ONLY}).")
+    return Decision("undecided", f"{lead}{place}; {rest} ({_judged_by(named_drafts)}).")
 
 
 def _no_draft_free(ranked: Sequence[Assessment]) -> str:
@@ -80,11 +81,17 @@ def _no_draft_free(ranked: Sequence[Assessment]) -> str:
     )
 
 
+def _judged_by(drafts: Sequence[Assessment]) -> str:
+    """What a judgement without a speed-up rests on: what was measured of these drafts all the same, or facts alone."""
+    rates = [f"{one.proposal.label} {one.measured.rate.value:.3f}" for one in drafts if one.measured is not None]
+    return f"judged by facts; acceptance rates were measured all the same: {', '.join(rates)}" if rates else FACTS_ONLY
+
+
 def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
     why = best.relation.reason if best.relation is not None else "one tokenizer is not known"
     sentence = (
         f"Nothing is known against {best.proposal.label} in front of {target.id}{_engine(best)}, but nothing says "
-        f"either that their token ids agree ({why}): compare the two tokenizers first ({FACTS_ONLY})."
+        f"either that their token ids agree ({why}): compare the two tokenizers first ({_judged_by([best])})."
     )
     return Decision("undecided", sentence, method=best.proposal.method, draft=best.proposal.id)
 
@@ -178,6 +185,9 @@ def _too_little(found: Prediction, more_prompts: int | None) -> str:
         return f"but the measurement is suspect: {found.measured.suspect}"
     if found.evidence in MEASURED and more_prompts is not None:
         return f"which decides nothing yet: about {more_prompts} more prompts would"
+    if found.evidence in MEASURED and found.measured is not None and found.measured.spread >= MARGIN:
+        known = f"{found.measured.spread:.0%}".replace("%", " %")
+        return f"which decides nothing: its timings are known to ±{known}"
     return "too little to tell from none"
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import os
 import queue
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -113,17 +115,24 @@ class Server:
 def address(url: str) -> SplitResult:
     """The parts of an address that can be meant. Raises UsageError."""
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise UsageError(f"{url!r} is no address", f"{_EXAMPLE}; other characters are percent-encoded")
+        raise UsageError(f"{shown_address(url)!r} is no address", f"{_EXAMPLE}; other characters are percent-encoded")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise UsageError(f"{url!r} is no address: {error}", _EXAMPLE) from None
+        raise UsageError(f"{shown_address(url)!r} is no address: {error}", _EXAMPLE) from None
     if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f"{url!r} is no address of a server", f"{_EXAMPLE}: http or https, then the host")
+        raise UsageError(
+            f"{shown_address(url)!r} is no address of a server", f"{_EXAMPLE}: http or https, then the host"
+        )
     if "@" in parts.netloc:
         raise UsageError("a name or password stands in the address", f"leave it out; a key is read from {KEY}")
     return parts
+
+
+def shown_address(url: str) -> str:
+    """What was given as an address, as an error may show it: without a login or a query, which may hold keys."""
+    return re.sub(r"\?.*", "?…", re.sub(r"^(\w*:?//)?.*@", r"\1…@", url, flags=re.DOTALL), flags=re.DOTALL)
 
 
 def _key() -> str:
@@ -167,9 +176,18 @@ class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _Https
 
 
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine, which no proxy reaches under that name."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _manager(parts: SplitResult, width: int) -> urllib3.PoolManager:
     """Connections to the server, through the proxy that the environment names for it."""
-    proxy = "" if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
+    direct = _is_here(parts.hostname or "") or proxy_bypass(parts.netloc)
+    proxy = "" if direct else getproxies().get(parts.scheme, "")
     if proxy:
         try:
             named = urllib3.util.parse_url(proxy if "://" in proxy else f"http://{proxy}")
@@ -228,7 +246,14 @@ class _Exchange:
         self._connection: _Http | None = None
         self._socket: socket.socket | None = None
         self._is_cut = self._is_over = False
-        threading.Thread(target=self._run, name="draftpick asks", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="draftpick asks", daemon=True).start()
+        except RuntimeError:
+            raise NoAnswer(
+                "unknown",
+                f"{url} is not asked: this machine lets draftpick start no more threads",
+                "ask for less at once",
+            ) from None
 
     def next(self, within: float = math.inf) -> _Head | _Piece | _End:
         """What comes next: the head, pieces, the end. Raises NoAnswer."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.launch import Place, Wanted
-from draftpick.pair import DRAFT_FREE, Engine
+from draftpick.pair import BEHIND, DRAFT_FREE, Device, Engine
 from draftpick.rules.engine_facts import same
 
 if TYPE_CHECKING:
@@ -203,18 +203,23 @@ def _devices(advice: AdviceFile, said: CandidateRecord | None) -> int | None:
 
 def _vendor_of(advice: AdviceFile, engine: Engine, catalog: Catalog) -> str | None:
     """Of the device named, or of the one assumed for this engine: another engine may run on another."""
-    device = advice.device
-    if device is None:
+    device = _device(advice, catalog)
+    if device is None or advice.device is None:
         return None
     assumed_for = {one.cost.engine for one in advice.candidates if one.cost is not None}
-    return catalog.device(device.id).vendor if not device.assumed or engine.key in assumed_for else None
+    return device.vendor if not advice.device.assumed or engine.key in assumed_for else None
+
+
+def _device(advice: AdviceFile, catalog: Catalog) -> Device | None:
+    """The catalogue's row of the device; None where none was named, or nothing more is known than that it serves."""
+    return catalog.device(advice.device.id) if advice.device is not None and advice.device.id != BEHIND else None
 
 
 def _of_the_place(advice: AdviceFile, predicted: int | None, devices: int, catalog: Catalog) -> list[str]:
     """What was assumed of the place because nobody named it, and what one line can't do there."""
     said = []
     asked = advice.setting.tensor_parallel_size if advice.setting is not None else 1
-    device = catalog.device(advice.device.id) if advice.device is not None else None
+    device = _device(advice, catalog)
     if predicted is not None and predicted > asked:
         where = f" of {device.key}" if device is not None else ""
         said.append(f"{predicted} devices{where} are assumed, the fewest that hold the weights: -tp names yours.")
@@ -234,9 +239,11 @@ def _why_plain(advice: AdviceFile) -> str:
 
 def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
     """What a probe decided, as `choice` changes it. Raises UsageError where the engine must be named."""
-    if choice.engine is None and probe.engine != _timed_in(probe):
+    served = probe.decision.evidence == "served"
+    if choice.engine is None and probe.engine != "transformers" and not served:
         raise UsageError(f"the probe drafted as {probe.engine} does", "name the engine with --engine")
     engine, decision = catalog.engine(choice.engine or probe.engine), probe.decision
+    ran = catalog.engine(probe.engine if served else "transformers")
     wanted = Wanted(
         target=probe.target.path or probe.target.id,
         engine=engine,
@@ -244,7 +251,7 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
         revision=probe.target.revision,
         target_quantization=probe.target.quantization,
         mtp_layers=probe.target.num_nextn_predict_layers,
-        cautions=() if engine.key == _timed_in(probe) else (_elsewhere(engine, _timed_in(probe)),),
+        cautions=() if engine.key == ran.key else (_elsewhere(ran, engine),),
     )
     if choice.draft is None and choice.method is None and decision.action != "speculate":
         return wanted._replace(why_plain=decision.sentence)
@@ -271,7 +278,7 @@ def from_probe(probe: ProbeFile, choice: Choice, catalog: Catalog) -> Wanted:
 
 def _measured_place(probe: ProbeFile, engine: Engine) -> Place:
     """Where it was measured, with what holds in another engine as well."""
-    own = engine.key == "transformers"
+    own = engine.key == "transformers" and probe.decision.evidence != "served"  # servers tell neither
     temperatures = {one.temperature for one in probe.drafts}
     return Place(
         vendor=_VENDORS.get(probe.device.id.partition(":")[0]) if own else None,
@@ -303,11 +310,6 @@ def _best_k(measured: DraftRecord) -> int | None:
     return -max(rows)[1] if rows else None
 
 
-def _timed_in(probe: ProbeFile) -> str:
-    """The engine whose steps a probe is about."""
-    return probe.engine if probe.decision.evidence == "served" else "transformers"
-
-
-def _elsewhere(engine: Engine, measured: str) -> str:
+def _elsewhere(measured: Engine, engine: Engine) -> str:
     ask = f"draftpick plan PROBE.json --engine {engine.key}"
-    return f"The probe measured {measured}: {ask} says what the draft is worth in {engine.name}."
+    return f"The probe measured {measured.key}: {ask} says what the draft is worth in {engine.name}."

@@ -77,7 +77,7 @@ class Predictor:
     def predict(self, pair: Pair, engine: str) -> Prediction | None:
         """The prediction for `pair` in the engine of that key; None where a size or a rate to go by is not known."""
         free = pair.method in DRAFT_FREE
-        evidence = self._evidence.get(pair.method if free else pair.proposal.id or "")
+        evidence = self.evidence_of(pair)
         if evidence is not None and (free or pair.draft is not None) and len(evidence.lengths) > 1:
             return self._measured(pair, engine, evidence)
         if free and self._setting.workload is None:
@@ -95,6 +95,10 @@ class Predictor:
         gain = Interval(row.speedup, row.low, row.high, expected.level)
         plan = plan._replace(num_spec_tokens=row.k, mean_acceptance_length=row.mean_acceptance_length, speedup=gain)
         return Prediction(placed, place, expected, parts, plan, self._end_to_end(parts, gain.value, row.k))
+
+    def evidence_of(self, pair: Pair) -> Evidence | None:
+        """What was measured of the draft, or of the method that needs none."""
+        return self._evidence.get(pair.method if pair.method in DRAFT_FREE else pair.proposal.id or "")
 
     def _measured(self, pair: Pair, engine: str, evidence: Evidence) -> Prediction | None:
         """What was measured here, or the measured acceptance with the costs predicted for another place."""

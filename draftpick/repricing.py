@@ -22,7 +22,7 @@ from draftpick.probe.local import Sampling
 from draftpick.probe.outcome import ServedCosts, ServedStep
 from draftpick.probe.served import own_steps
 from draftpick.probe.served_times import Job, Prices, Servers, Timed, context_of, merged, price, unsteady, watch, whole
-from draftpick.probe.server import Server, connect
+from draftpick.probe.server import Server, called_otherwise, connect
 from draftpick.probe.session import speculating
 from draftpick.probe.started import started
 from draftpick.probe.trace import Row
@@ -146,7 +146,14 @@ def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalo
     if not found.costs:
         raise UsageError(f"the servers do not run {batch} sequences at once", "give a smaller --max-num-seqs")
     costs = {name: served_costs(one) for name, one in found.costs.items()}
-    doubts = {name: [*one.doubts, *_other_model(saved, target)] for name, one in found.costs.items()}
+    asked = {saved.probe.target.id: target, **drafts}
+    doubts = {
+        name: [
+            *one.doubts,
+            *called_otherwise({ours: asked[ours] for ours in (saved.probe.target.id, name) if ours in asked}),
+        ]
+        for name, one in found.costs.items()
+    }
     key = target.about.engine
     checks = _own_steps(saved, rows, found, key)
     return _with(
@@ -186,13 +193,6 @@ def _draft_servers(saved: Saved, urls: Sequence[str], engine: str | None, width:
             )
         found[named] = server
     return found
-
-
-def _other_model(saved: Saved, target: Server) -> list[str]:
-    ours = saved.probe.target.id
-    if ours in (target.about.name, target.about.root):
-        return []
-    return [f"the server calls its model {target.about.name[:80]}: whether it is {ours} is not known"]
 
 
 def _own_steps(saved: Saved, rows: Sequence[Row], found: Prices, engine: str) -> list[CheckRecord]:

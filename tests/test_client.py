@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -88,7 +89,11 @@ def test_what_people_paste_as_an_address(given: str, prefix: str) -> None:
         ("http://localhost:99999", "no address"),
         ("http://local host", "no address"),
         ("http://me:secret@localhost", "name or password"),
-        ("http://localhost/v1?x=1", "ends in a query"),
+        ("ftp://me:secret@localhost", "ftp://…@localhost' is no address of a server"),
+        ("http://me:secr et@localhost", "http://…@localhost' is no address"),
+        ("me:secret@localhost", "'…@localhost' is no address of a server"),
+        ("http://me:s@secret@localhost:x", "http://…@localhost:x"),
+        ("http://localhost/v1?api_key=secret", r"/v1\?…' ends in a query"),
         ("http://localhost/v1#x", "ends in a query"),
     ],
 )
@@ -163,6 +168,11 @@ def test_the_environments_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
         ("http://nobody.invalid/x", True),
         ("/y", False),
     ]
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("http_proxy", "http://nobody.invalid")
+    with serving(FINE) as (url, asked):  # nobody reaches this machine's own servers through another
+        for here in (url, url.replace("127.0.0.1", "localhost")):
+            assert Waits().client(here).get("/z") == {"fine": True}
     monkeypatch.setenv("http_proxy", "socks5://localhost")
     with pytest.raises(UsageError, match="no address of an http proxy"):
         Client("http://nobody.invalid/")
@@ -773,6 +783,22 @@ def test_closing_starts_no_more() -> None:
         if thread.daemon and thread.name == "draftpick works":
             thread.join(timeout=5)
     assert len(begun) <= 4
+
+
+@pytest.fixture
+def _no_threads() -> Iterator[None]:
+    """No address space holds the stack of another one."""
+    before = threading.stack_size(1 << 46)
+    yield
+    threading.stack_size(before)
+
+
+@pytest.mark.usefixtures("_no_threads")
+def test_a_machine_that_starts_no_more_threads_is_told() -> None:
+    with pytest.raises(CannotProbe, match="no more than 0 threads"):
+        list(side_by_side(lambda item: item, range(9), 3))
+    with pytest.raises(CannotProbe, match="start no more threads"):
+        Client("http://127.0.0.1:9").get("/x")
 
 
 def test_an_interrupt_ends_the_process() -> None:

@@ -108,6 +108,28 @@ def untimed(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Path:
     return folder / "probe.json"
 
 
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A probe of models that the catalogue does not have and nobody described."""
+
+    def root(name: str) -> Any:
+        def hook(handler: Handler, path: str, asked: dict[str, Any]) -> bool:
+            if path != "/v1/models":
+                return False
+            model = {"id": name, "owned_by": "vllm", "root": f"acme/{name}", "max_model_len": 2048}
+            handler.send(200, json.dumps({"data": [model]}).encode())
+            return True
+
+        return hook
+
+    path = tmp_path_factory.mktemp("unknown") / "probe.json"
+    with serving(TARGET, hook=root("big")) as target, serving(DRAFT, hook=root("small")) as draft:
+        urls = ("--target-url", target.url, "--draft-url", draft.url)
+        answer = run("probe", *urls, "-o", str(path), "-k", "2", *QUICK, "--costs", "roofline")
+    assert answer.exit_code == 0, answer.stderr
+    return path
+
+
 def plan(path: Path, *options: str, **variables: str) -> Answer:
     return run("plan", str(path), *options, "--json", "--exit-zero", **variables)
 
@@ -158,6 +180,35 @@ def test_served_costs_hold_wherever_it_is_planned_for(timed: Path) -> None:
     assert cost(answer)["source"] == "served"
     assert answer.document["decision"]["evidence"] == "served"
     assert answer.document["device"]["id"] == "h100-80g"
+
+
+def test_nothing_measured_is_denied_of_a_draft_that_is_not_known(unknown: Path) -> None:
+    answer = run("plan", str(unknown), "--format", "markdown")
+    assert answer.exit_code == 1
+    assert "None of the 1 drafts looked at is known to fit acme/big in vllm" in answer.stdout
+    assert "acceptance rates were measured all the same: acme/small 0." in answer.stdout
+    assert "nothing was measured" not in answer.stdout
+
+
+def test_what_was_measured_in_servers_is_started_in_their_engine(timed: Path, unknown: Path, tmp_path: Path) -> None:
+    answer = run("launch", str(unknown), "-d", "acme/small", "-k", "2")
+    assert answer.stdout.startswith("vllm serve acme/big")
+    assert "The probe measured" not in answer.stderr
+    other = run("launch", str(unknown), "-d", "acme/small", "-k", "2", "--engine", "sglang")
+    assert "The probe measured vllm: draftpick plan PROBE.json --engine sglang" in other.stderr
+    advice = tmp_path / "advice.json"
+    advice.write_text(plan(timed).stdout, encoding="utf-8")
+    assert json.loads(advice.read_text(encoding="utf-8"))["device"]["id"] == "served"
+    answer = run("launch", str(advice), "--exit-zero")
+    assert (answer.exit_code, answer.stdout.startswith("vllm serve")) == (0, True), answer.stderr
+
+
+def test_servers_that_spread_widely_are_said_to_decide_nothing(timed: Path, tmp_path: Path) -> None:
+    document = json.loads(timed.read_text(encoding="utf-8"))
+    document["drafts"][0]["costs"][0]["spread"] = 1.5
+    shutil.copy(timed.with_suffix(".trace.jsonl"), tmp_path / "probe.trace.jsonl")
+    (tmp_path / "probe.json").write_text(json.dumps(document), encoding="utf-8")
+    assert "its timings are known to ±150 %" in plan(tmp_path / "probe.json").document["decision"]["sentence"]
 
 
 def test_servers_that_speculate_give_whole_steps_and_are_checked(tmp_path: Path, servers: Servers) -> None:
@@ -257,6 +308,13 @@ def test_what_cannot_be_meant_is_refused(untimed: Path, options: tuple[str, ...]
     assert answer.exit_code == 2, answer.stderr
     assert message in answer.stderr
     assert hint in answer.stderr
+
+
+def test_addresses_that_were_swapped_are_doubted(untimed: Path, servers: Servers) -> None:
+    urls = ("--target-url", servers.draft.url, "--draft-url", servers.target.url)
+    answer = run("plan", str(untimed), *urls, "--exit-zero")
+    for server, other, ours in ((servers.draft, "draft", "target"), (servers.target, "target", "draft")):
+        assert f"{server.url} calls its model {PAIR / other}: whether it is {PAIR / ours} is not known" in answer.stdout
 
 
 def test_without_a_trace_there_are_no_prompts_to_time(untimed: Path, tmp_path: Path, servers: Servers) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,22 @@ def test_what_cannot_be_meant_is_said(
     assert not (tmp_path / "probe.json").exists()
 
 
+@pytest.mark.parametrize(
+    "options", [("--speculating-url", "3=http://127.0.0.1:9"), ("--model", "other"), ("--draft-url", "http://h")]
+)
+def test_servers_are_never_left_aside(options: tuple[str, ...]) -> None:
+    answer = run("probe", str(PAIR / "target"), str(PAIR / "draft"), *options)
+    assert answer.exit_code == 2
+    assert "a served probe needs a server of the target and one of each draft" in answer.stderr
+
+
+@pytest.mark.parametrize("costs", ["served", "synthetic"])
+def test_costs_of_a_plan_are_not_taken_for_a_file(tmp_path: Path, target: Server, draft: Server, costs: str) -> None:
+    answer = probe(tmp_path, target, draft, costs=costs)
+    assert answer.exit_code == 2
+    assert f"--costs {costs} is for `draftpick plan`" in answer.stderr
+
+
 def hooked(path: str, change: Any) -> Any:
     """A hook that answers one path with something else."""
 
@@ -348,3 +366,90 @@ def test_a_server_that_dies_keeps_what_was_measured(tmp_path: Path, target: Serv
     assert "prompts in turn were lost" in found.stopped_by
     assert "the engine is dead" in found.stopped_by
     assert any("those that are left may be the easy ones" in doubt for doubt in found.doubts)
+
+
+def named(**facts: Any) -> Any:
+    """A hook that says other things of the model."""
+
+    def change(found: Any, asked: dict[str, Any]) -> Any:
+        found["data"][0] |= facts
+        return found
+
+    return hooked("/v1/models", change)
+
+
+@pytest.mark.parametrize("name", ["a\ud800b", "a\x1b[2Jb", "a\nb", "a\u202eb", "", " x ", "x" * 501, 5])
+def test_a_name_that_no_trace_can_hold_is_refused(tmp_path: Path, target: Server, name: Any) -> None:
+    with serving(DRAFT, hook=named(id=name)) as odd:
+        answer = probe(tmp_path, target, odd)
+    assert (answer.exit_code, "is no model's name" in answer.stderr) == (3, True), answer.stderr
+    assert not (tmp_path / "probe.trace.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "facts", [{"root": "acme/x\ud800"}, {"root": "a\nb"}, {"root": {"a": 1}}, {"meta": [1], "max_model_len": None}]
+)
+def test_odd_facts_of_a_model_are_left_aside(tmp_path: Path, target: Server, facts: dict[str, Any]) -> None:
+    with serving(DRAFT, hook=named(**facts)) as odd:
+        options = ("--num-prompts", "1")
+        assert probe(tmp_path, target, odd, options=options).exit_code == 0
+        answer = probe(tmp_path, target, odd, options=("--num-prompts", "2", "--resume"))
+    assert answer.exit_code == 0, answer.stderr
+    assert read_probe(tmp_path / "probe.json").num_prompts == 2
+
+
+def test_what_measured_nothing_stands_in_no_ones_way(tmp_path: Path, target: Server, draft: Server) -> None:
+    with serving(DRAFT, hook=hooked("/v1/completions", without("prompt_logprobs"))) as odd:
+        assert probe(tmp_path, target, odd).exit_code == 3
+    assert not (tmp_path / "probe.trace.jsonl").exists()
+    assert probe(tmp_path, target, draft).exit_code == 0
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_an_interrupt_keeps_the_answers_of_the_part_it_breaks_off(tmp_path: Path, draft: Server, answers: int) -> None:
+    """Ctrl-C while the second of two prompts that are asked at once is being written."""
+    trace, written = tmp_path / "probe.trace.jsonl", []
+
+    def hook(handler: Handler, path: str, asked: dict[str, Any]) -> bool:
+        if path != "/v1/completions" or asked.get("prompt_logprobs") is not None:
+            return False
+        written.append(path)
+        if len(written) <= answers:
+            return False
+        while trace.read_bytes().count(b"\n") < 1 + answers:
+            handler.server.ended.wait(0.01)
+        if len(written) == 1 + answers:
+            os.kill(os.getpid(), signal.SIGINT)
+        handler.server.ended.wait()
+        return True
+
+    with serving(TARGET, hook=hook) as target:
+        answer = probe(tmp_path, target, draft, options=("--batch-size", "2"))
+    assert answer.exit_code == 130
+    assert trace.exists() is bool(answers)
+    assert "error" not in answer.stderr
+    if answers:
+        assert read_probe(tmp_path / "probe.json").num_prompts == len(traces.read(trace).rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "doubted"),
+    [
+        ((), []),
+        (("acme/Target", "/models/draft/"), []),  # as the last part of what they are called
+        (("acme/draft", "acme/target"), ["target: whether it is acme/draft", "draft: whether it is acme/target"]),
+        (("acme/other",), ["target: whether it is acme/other"]),
+    ],
+)
+def test_names_that_the_servers_do_not_know_are_doubted(
+    tmp_path: Path, target: Server, draft: Server, names: tuple[str, ...], doubted: list[str]
+) -> None:
+    assert probe(tmp_path, target, draft, options=(*names, "--num-prompts", "1")).exit_code == 0
+    said = [doubt for doubt in read_probe(tmp_path / "probe.json").doubts if "calls its model" in doubt]
+    assert len(said) == len(doubted)
+    assert all(f"{PAIR}/{part} is not known" in doubt for part, doubt in zip(doubted, said, strict=True))
+
+
+def test_a_target_is_not_its_own_draft(tmp_path: Path, target: Server) -> None:
+    answer = probe(tmp_path, target, target)
+    assert (answer.exit_code, "is the target and a draft" in answer.stderr) == (2, True)

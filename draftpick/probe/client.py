@@ -14,7 +14,7 @@ from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 
 from draftpick.errors import InvalidFile, UsageError
-from draftpick.http import KEY, Answer, NoAnswer, Server, address
+from draftpick.http import KEY, Answer, NoAnswer, Server, address, shown_address
 from draftpick.models.bounded import parse_value
 from draftpick.probe.device import CannotProbe
 
@@ -73,7 +73,9 @@ class Client:
         """
         parts = address(url)
         if parts.query or parts.fragment:
-            raise UsageError(f"{url!r} ends in a query", "name the server alone, as http://localhost:8000")
+            raise UsageError(
+                f"{shown_address(url)!r} ends in a query", "name the server alone, as http://localhost:8000"
+            )
         path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
         self.address = f"{parts.scheme}://{parts.netloc}{path}"
         self._seconds, self._tries, self._wait = seconds, tries, wait
@@ -207,7 +209,7 @@ def side_by_side(
     """What `function` returns or raises for each item, `width` at once, as they end.
 
     On daemon threads: those of an executor would be waited for when an interrupt ends the process. Closing this starts
-    no more of them. What is no Exception is raised here.
+    no more of them. What is no Exception is raised here, and CannotProbe where so many threads cannot be.
     """
     waiting = deque(items)
     ended: queue.SimpleQueue[tuple[_T, _R | Exception, BaseException | None]] = queue.SimpleQueue()
@@ -225,9 +227,12 @@ def side_by_side(
             except BaseException as error:
                 ended.put((item, RuntimeError(), error))
 
-    for _ in range(min(width, len(items))):
-        threading.Thread(target=work, name="draftpick works", daemon=True).start()
     try:
+        for number in range(min(width, len(items))):
+            try:
+                threading.Thread(target=work, name="draftpick works", daemon=True).start()
+            except RuntimeError:
+                raise _no_thread(number) from None
         for _ in items:
             item, outcome, fatal = ended.get()
             if fatal is not None:
@@ -307,6 +312,12 @@ def _retry_after(text: str) -> float | None:
 
 
 # ---------------------------------------------------------------------- errors
+
+
+def _no_thread(running: int) -> CannotProbe:
+    return CannotProbe(
+        f"this machine lets draftpick start no more than {running} threads", "ask for fewer answers at once"
+    )
 
 
 def _not_served(error: NoAnswer) -> NotServed:

@@ -10,6 +10,7 @@ from draftpick.atomic import CannotWrite
 from draftpick.catalog import Catalog
 from draftpick.choices import PROBE
 from draftpick.errors import UsageError
+from draftpick.http import shown_address
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import WORKLOADS
 from draftpick.probe import prompts, session, weights
@@ -122,8 +123,9 @@ def speculating_urls(values: Sequence[str] | None) -> dict[int, str]:
     for value in values or ():
         k, _, url = value.partition("=")
         if not (k.isascii() and k.isdecimal() and 1 <= int(k) <= MOST_DRAFTED) or not url:
+            shown = shown_address(value)[:80]
             raise UsageError(
-                f"--speculating-url {value[:80]!r} does not begin with the number of tokens that it drafts",
+                f"--speculating-url {shown!r} does not begin with the number of tokens that it drafts",
                 "write it before the address: 3=http://localhost:8000",
             )
         if int(k) in found:
@@ -280,6 +282,11 @@ def _budget(options: Mapping[str, Any], available: int) -> Budget:
 def _given_times(costs: str) -> StepTimes | None:
     if costs in ("measured", "roofline"):
         return None
+    if costs in ("served", "synthetic"):
+        raise UsageError(
+            f"--costs {costs} is for `draftpick plan`, with a probe that is saved",
+            "servers that are named are timed without it; a file of this name is ./" + costs,
+        )
     return times_in(Path(costs))
 
 

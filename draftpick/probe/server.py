@@ -24,6 +24,7 @@ _SECONDS = 60.0
 _SECONDS_PER_TOKEN = 1.0
 """A server that is slower than this is given up: its queue would take the day."""
 _MOST_ID = 1 << 31
+_LONGEST_NAME = 500
 _LEAST_LOG = -1e5
 _ROUNDING = 1e-3
 """A probability of one may come out as a logarithm a little above zero."""
@@ -531,17 +532,44 @@ def connect(url: str, *, name: str | None, called: str | None, engine: str | Non
             f"{client.address} has no /v1/models",
             "name the address of an OpenAI-compatible server, as http://host:8000",
         ) from None
-    models = _believed(client, lambda: [dict(one) for one in listed["data"] if isinstance(one["id"], str)])
+    models = _believed(client, lambda: [_model(one) for one in listed["data"]])
     chosen = _chosen(client, models, name, called)
     known = _engine_of(client, chosen, engine)
     about = About(
         name=chosen["id"],
-        root=str(chosen.get("root") or chosen["id"])[:500],
+        root=chosen["root"] if _is_name(chosen.get("root")) else chosen["id"],
         engine=engine if engine is not None and _AS.get(engine, engine) == known.key else known.key,
         version=_version(client, known),
-        max_length=_length(chosen.get("max_model_len") or (chosen.get("meta") or {}).get("n_ctx")),
+        max_length=_length(chosen.get("max_model_len") or chosen["meta"].get("n_ctx")),
     )
     return known.make(client, about)
+
+
+def called_otherwise(servers: Mapping[str, Server]) -> list[str]:
+    """What is to be said of servers, by the model that they are said to have, that call it otherwise."""
+    return [
+        f"{one.client.address} calls its model {one.about.name[:80]}: whether it is {ours} is not known"
+        for ours, one in servers.items()
+        if _last_part(ours) not in (_last_part(one.about.name), _last_part(one.about.root))
+    ]
+
+
+def _last_part(name: str) -> str:
+    """A folder's name, or an id without its owner: the same model lies here and there."""
+    return name.rstrip("/").rpartition("/")[2].lower()
+
+
+def _model(listed: Any) -> dict[str, Any]:
+    """One of the models that a server lists. Raises what `_believed` expects."""
+    name, meta = listed["id"], listed.get("meta")
+    if not _is_name(name):
+        raise ValueError(f"{name!r:.40} is no model's name")
+    return {**listed, "meta": meta if isinstance(meta, dict) else {}}
+
+
+def _is_name(value: Any) -> bool:
+    """Whether traces and reports can hold it as the name of a model."""
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable() and value == value.strip()
 
 
 def _chosen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from draftpick import probe_file
 from draftpick.assess import relate
@@ -17,9 +17,9 @@ from draftpick.pair import BEHIND
 from draftpick.probe import translated, weights
 from draftpick.probe.device import CannotProbe, Place, torch_here
 from draftpick.probe.document import document
-from draftpick.probe.outcome import ModelFiles, Request
+from draftpick.probe.outcome import ModelFiles, Outcome, Request
 from draftpick.probe.run import Probe
-from draftpick.probe.server import Server, connect
+from draftpick.probe.server import Server, called_otherwise, connect
 
 
 class Done(NamedTuple):
@@ -64,7 +64,7 @@ def probe(
     running = Probe(Request(ours, [files[draft.id] for draft in same], catalog=catalog, **request), say)
     outcome = running.run()
     if not outcome.rows:
-        raise CannotProbe("nothing was measured before the run ended", "give it more time")
+        _refuse_nothing(outcome)
     found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
     if outcome.interrupted:
         return Done(found, True)
@@ -77,6 +77,13 @@ def probe(
     except KeyboardInterrupt:
         return Done(found, True)
     return Done(found, False)
+
+
+def _refuse_nothing(outcome: Outcome) -> NoReturn:
+    """Raise KeyboardInterrupt where somebody ended the run before the first answer, else CannotProbe."""
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    raise CannotProbe("nothing was measured before the run ended", "give it more time")
 
 
 class Addresses(NamedTuple):
@@ -123,6 +130,11 @@ def served(
     if len({draft.id for draft in drafts}) < len(drafts):
         raise UsageError("two addresses serve one draft", "name each draft once, or give them names after the target's")
     models = zip((target, *drafts), servers, strict=True)
+    if target.id in {draft.id for draft in drafts}:
+        raise UsageError(
+            f"{target.id} is the target and a draft",
+            "name two servers; where both call their models alike, name the models: draftpick probe TARGET DRAFT",
+        )
     files = [ModelFiles(model.id, None, server.about.identity) for model, server in models]
     asked = Request(
         files[0], files[1:], catalog=catalog, **{**request, "engine": request["engine"] or servers[0].about.engine}
@@ -132,6 +144,9 @@ def served(
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
     outcome = ServedProbe(asked, place, whole, say).run()
+    outcome.doubts += called_otherwise({target.id: servers[0], **by_id})
+    if not outcome.rows:
+        _refuse_nothing(outcome)
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
     found = document(outcome, target, drafts, relations, source=prompts_from, beside=beside)
     return Done(found, outcome.interrupted)

@@ -164,12 +164,13 @@ def _answer(row: Row, draft: str | None) -> replay.Answer:
 
 
 class Writer:
-    """Appends answers to a trace file; a context manager."""
+    """Appends answers to a trace file; a context manager that leaves no file behind without an answer in it."""
 
     def __init__(self, path: Path, header: Mapping[str, Any], *, keep: TraceFile | None = None) -> None:
         """Begin a trace, or go on behind what `keep` holds. Raises CannotWrite."""
         self.path = path
         self._new = keep is None
+        self._empty = keep is None
         try:
             # Nothing that is there is ever overwritten: a name typed wrongly must not cost an old trace.
             self._file: BinaryIO = open(path, "xb" if self._new else "r+b", buffering=0)  # noqa: SIM115
@@ -215,11 +216,14 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
+        if self._empty:  # nothing is lost, and the next try needs no other name
+            self.path.unlink(missing_ok=True)
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write answers and wait until they are on the disk. Raises CannotWrite; what was written before stays."""
         for row in rows:
             self._write(_plain(row))
+            self._empty = False
 
     def _write(self, value: Mapping[str, Any]) -> None:
         line = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"

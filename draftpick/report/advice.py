@@ -527,6 +527,8 @@ def _rests_on(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[tupl
 def _kind(advice: AdviceFile, best: CandidateRecord | None) -> str:
     if advice.target is None:
         return "numbers that were typed in"
+    if (best is None or best.evidence == "rule") and advice.request.probe_file is not None:
+        return "facts: acceptance was measured, and no speed-up could be told from it"
     if best is None or best.evidence == "rule":
         return "facts alone: nothing was measured, and no speed-up could be predicted"
     if best.evidence in MEASURED:

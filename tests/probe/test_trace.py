@@ -103,7 +103,7 @@ def assert_near(found: Any, expected: Any) -> None:
 # ---------------------------------------------------------------------- what was written is read
 
 
-@given(st.lists(rows(), max_size=3))
+@given(st.lists(rows(), min_size=1, max_size=3))
 @LAW
 def test_what_was_written_is_read(answers: list[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -178,6 +178,16 @@ def test_a_resumed_trace_goes_on_behind_its_last_whole_line(torn: bytes, tmp_pat
         writer.append([row(prompt="two")])
     assert path.read_bytes().startswith(whole)
     assert path.read_bytes() == written(tmp_path / "other", row(prompt="one"), row(prompt="two")).read_bytes()
+
+
+def test_a_trace_without_an_answer_is_gone_and_one_that_was_there_stays(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Writer(tmp_path / "t", HEADER) as writer:
+        raise KeyboardInterrupt
+    assert not writer.path.exists()
+    path = written(tmp_path / "t", row())
+    with pytest.raises(KeyboardInterrupt), Writer(path, HEADER, keep=read(path)):
+        raise KeyboardInterrupt
+    assert len(read(path).rows) == 1
 
 
 def test_an_old_trace_is_never_overwritten(tmp_path: Path) -> None:
