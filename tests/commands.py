@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -80,6 +81,13 @@ def run(*arguments: str, home: Path | None = None, **variables: str) -> Answer:
     gc.enable()
     code = left.value.code
     return Answer(code if isinstance(code, int) else 0, stdout.getvalue(), stderr.getvalue())
+
+
+def from_a_terminal() -> None:
+    """Runs in a new process, so that it hears signals as one from a terminal does, whatever started these tests."""
+    for name in ("SIGINT", "SIGHUP"):
+        if (number := getattr(signal, name, None)) is not None:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def command(*arguments: str) -> list[str]:

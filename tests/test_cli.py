@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import Answer, command, environment, run, spawn
+from commands import Answer, command, environment, from_a_terminal, run, spawn
 
 from draftpick import __version__
 
@@ -206,6 +206,7 @@ def test_an_interrupt_ends_with_130() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
+        preexec_fn=from_a_terminal,
     ) as process:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], 30)[0]

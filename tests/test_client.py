@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import from_a_terminal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from misbehaving import (
@@ -808,7 +809,8 @@ def test_an_interrupt_ends_the_process() -> None:
         "def function(number):\n    os.write(1, b'begun\\n')\n    threading.Event().wait()\n"
         "list(side_by_side(function, range(9), 3))\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, preexec_fn=from_a_terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             assert [process.stdout.readline() for _ in range(3)] == [b"begun\n"] * 3

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Answer, command, environment, run
+from commands import Answer, command, environment, from_a_terminal, run
 from jsonschema import Draft202012Validator
 
 from draftpick import replay
@@ -248,6 +248,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, sent: signal.Signa
     process = subprocess.Popen(
         command("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *arguments),
         env=environment(OMP_NUM_THREADS="1"),
+        preexec_fn=from_a_terminal,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

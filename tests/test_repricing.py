@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import Answer, command, environment, run
+from commands import Answer, command, environment, from_a_terminal, run
 from serving import Handler, Model, Server, serving
 
 from draftpick.choices import PROBE
@@ -448,6 +448,7 @@ def test_a_run_that_is_broken_off_leaves_no_server(untimed: Path, tmp_path: Path
     with subprocess.Popen(
         command("plan", str(untimed), "--costs", "synthetic"),
         env=environment(PATH=path),
+        preexec_fn=from_a_terminal,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
