@@ -8,10 +8,12 @@ import gc
 import io
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,3 +107,21 @@ def spawn(*arguments: str, home: Path | None = None, script: str | None = None, 
         check=False,
     )
     return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def on_terminal(words: Sequence[str], variables: Mapping[str, str], folder: Path | None = None) -> tuple[int, str]:
+    """The exit code of a command, and what it prints on a terminal of 100 columns without colours."""
+    reader, terminal = pty.openpty()
+    shown = {**variables, "COLUMNS": "100", "NO_COLOR": "1"}
+    with subprocess.Popen(words, env=shown, cwd=folder, stdout=terminal, stderr=terminal) as running:
+        os.close(terminal)
+        printed = b"".join(iter(lambda: _read(reader), b""))
+    os.close(reader)
+    return running.returncode, printed.decode().replace("\r\n", "\n")
+
+
+def _read(reader: int) -> bytes:
+    try:
+        return os.read(reader, 65536)
+    except OSError:  # how Linux says that the other end was closed
+        return b""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import run
+from commands import on_terminal, run
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"```console\n\$ (?P<command>draftpick [^\n]*)\n(?P<output>.*?)```\n", re.DOTALL)
@@ -20,23 +18,11 @@ MOST_LINES = 46
 
 def shown(command: str) -> str:
     """What the command prints on a terminal of 100 columns, cut where a README would tire its reader."""
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "XDG_CONFIG_HOME": os.devnull, "HF_HOME": os.devnull}
-    environment |= {"COLUMNS": "100", "NO_COLOR": "1"}
-    reader, terminal = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", *shlex.split(command)], env=environment, stdout=terminal) as running:
-        os.close(terminal)
-        printed = b"".join(iter(lambda: _read(reader), b""))
-    os.close(reader)
-    assert running.returncode in (0, 1)
-    lines = printed.decode().replace("\r\n", "\n").splitlines()
+    variables = os.environ | {"HF_HUB_OFFLINE": "1", "XDG_CONFIG_HOME": os.devnull, "HF_HOME": os.devnull}
+    code, printed = on_terminal([sys.executable, "-m", *shlex.split(command)], variables)
+    assert code in (0, 1)
+    lines = printed.splitlines()
     return "\n".join([*lines[:MOST_LINES], *(["…"] if len(lines) > MOST_LINES else [])]) + "\n"
-
-
-def _read(reader: int) -> bytes:
-    try:
-        return os.read(reader, 65536)
-    except OSError:  # how Linux says that the other end was closed
-        return b""
 
 
 def blocks() -> list[re.Match[str]]:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 _ID = r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?"
 _REVISION = r"[A-Za-z0-9][\w.-]{0,127}"
 _MARKS = ("config.json", "adapter_config.json")
+_DEFAULT_BRANCHES = ("master", "main")
+"""Of ModelScope and of others' mirrors there: main is asked for where master is meant."""
 _MAX_ENTRIES = 10_000
 
 
@@ -109,16 +111,27 @@ def _newest_first(folder: Path) -> list[str]:
 
 
 def _in_modelscope(model_id: str, revision: str | None) -> Cached | None:
-    if "/" not in model_id or revision not in (None, "master", "main"):
-        return None  # this cache does not tell revisions apart
+    if "/" not in model_id:
+        return None
     organisation, name = model_id.split("/")
     for cache in modelscope_caches():
-        owner = _entry(cache, organisation)
+        owner = _entry(cache, organisation) if revision in (None, *_DEFAULT_BRANCHES) else None
         for spelled in (name.replace(".", "___"), name):
             folder = _entry(owner, spelled) if owner is not None else None
             if owner is not None and folder is not None and _is_model(folder):
                 return Cached(f"{owner.name}/{folder.name.replace('___', '.')}", folder, None)
+        repository = _entry(cache, f"{organisation}--{name}")
+        for branch in _branches(repository, revision) if repository is not None else ():
+            if repository is not None and _is_model(repository / "snapshots" / branch):
+                return Cached(_id_of(repository.name), repository / "snapshots" / branch, None)
     return None
+
+
+def _branches(repository: Path, revision: str | None) -> list[str]:
+    """The snapshots, from ModelScope 1.38 on named by branch or tag, that a revision may mean."""
+    if revision in (None, *_DEFAULT_BRANCHES):
+        return [*_DEFAULT_BRANCHES, *(_newest_first(repository / "snapshots") if revision is None else [])]
+    return [revision] if revision is not None and re.fullmatch(_REVISION, revision, re.ASCII) else []
 
 
 def _entry(folder: Path, name: str) -> Path | None:
@@ -161,4 +174,6 @@ def _modelscope_ids() -> Iterator[str]:
         for owner in _folders(cache):
             if owner.name in skipped or owner.name.startswith((".", "_")):
                 continue
+            if "--" in owner.name:
+                yield _id_of(owner.name)
             yield from (f"{owner.name}/{path.name.replace('___', '.')}" for path in _folders(owner))

@@ -14,7 +14,7 @@ from gguf_builder import build, qwen2
 from draftpick.catalog import Catalog, load
 from draftpick.errors import InvalidFile, NotResolvable
 from draftpick.models import resolve
-from draftpick.models.caches import cached_models, find_cached
+from draftpick.models.caches import Cached, cached_models, find_cached
 from draftpick.models.card import Card, parse_card
 from draftpick.models.profile import ModelProfile
 
@@ -180,6 +180,26 @@ def test_modelscope_s_cache_is_read(place: tuple[str, ...], own_home: Path, cata
     folder(own_home.joinpath(".cache", "modelscope", *place, "my-org", "my-model-2___5"), SMALL)
     found = resolve("my-org/my-model-2.5", catalog)
     assert (found.id, found.origin, found.revision) == ("my-org/my-model-2.5", "cache", None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [(None, "master"), ("master", "master"), ("main", "master"), ("v1.0", "v1.0"), ("v2", None), ("../v1.0", None)],
+)
+def test_modelscope_s_snapshots_are_read(asked: str | None, read: str | None, own_home: Path) -> None:
+    """As its tool writes them from 1.38 on."""
+    kept = own_home / ".cache" / "modelscope" / "models" / "my-org--my-model-2.5" / "snapshots"
+    for branch in ("v1.0", "master"):
+        folder(kept / branch, SMALL)
+    found = find_cached("My-Org/my-model-2.5", asked)
+    assert found == (None if read is None else Cached("my-org/my-model-2.5", kept / read, None))
+    assert [one.id for one in cached_models()] == ["my-org/my-model-2.5"]
+
+
+def test_a_snapshot_of_modelscope_that_is_the_only_one_is_read(own_home: Path) -> None:
+    kept = folder(own_home / ".cache" / "modelscope" / "models" / "a--b" / "snapshots" / "v1.0", SMALL)
+    assert find_cached("a/b") == Cached("a/b", kept, None)
+    assert find_cached("a/b", "master") is None
 
 
 def test_a_cached_revision_of_a_catalogued_model_is_read(own_home: Path, catalog: Catalog) -> None:
