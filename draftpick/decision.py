@@ -8,7 +8,7 @@ from typing import NamedTuple
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import BEHIND, DRAFT_FREE, MEASURED, Setting
+from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
 from draftpick.speedup import MARGIN, Interval, KRow
@@ -173,6 +173,8 @@ def _how(found: Prediction) -> str:
     if found.measured is None:
         return f"is {PREDICTED}"
     prompts = f"{found.measured.num_prompts} prompts"
+    if found.costs.source == GIVEN:
+        return f"follows from the costs given and an acceptance rate measured on {prompts}"
     if found.evidence == "served":
         return f"was measured in running servers on {prompts}"
     if found.evidence == "measured":

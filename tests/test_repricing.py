@@ -282,6 +282,14 @@ def test_costs_in_a_file_are_taken_as_they_are(untimed: Path, tmp_path: Path) ->
     for row in rows:
         step = 10 if row["k"] == 0 else row["k"] + 10 + row["k"]
         assert row["speedup"] == pytest.approx(10 * row["mean_acceptance_length"] / step)
+    assert (
+        "follows from the costs given and an acceptance rate measured on 6 prompts"
+        in (answer.document["decision"]["sentence"])
+    )
+    for output in ("table", "markdown"):
+        shown = run("plan", str(untimed), "--costs", str(file), "--format", output, "--exit-zero").stdout
+        assert "acceptance was measured, costs were given" in shown
+        assert "costs were measured" not in shown
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,9 +132,10 @@ class ServedProbe:
         for part in _parts(todo, request.batch_size):
             if outcome.num_prompts >= request.budget.first_look and not request.budget.fixed:
                 self._price()
-            reason = outcome.reason_to_stop(
-                time.monotonic() - begun, request.budget._replace(most_prompts=None)
-            ) or self._given_up(request.batch_size)
+            seconds = time.monotonic() - begun
+            reason = outcome.reason_to_stop(seconds, request.budget._replace(most_prompts=None)) or self._given_up()
+            if reason is None and self._lost and not outcome.rows and seconds >= (request.budget.most_seconds or inf):
+                break
             if reason is not None:
                 outcome.stopped_by = reason
                 break
@@ -141,7 +143,8 @@ class ServedProbe:
             self._tell(len(self._prompts), time.monotonic() - begun)
         if not outcome.rows:
             self._refuse_empty()
-        self._price()
+        if self._given_up() is None:
+            self._price()
         outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
 
     def _ask(self, part: Sequence[Task], writer: Writer) -> None:
@@ -197,9 +200,9 @@ class ServedProbe:
             {name: _columns(one, plain) for name, one in read.items()},
         )
 
-    def _given_up(self, width: int) -> str | None:
+    def _given_up(self) -> str | None:
         """Whether so many prompts were lost in turn that the server must be taken for gone."""
-        if self._in_turn < max(width, PROBE["lost-in-turn"]):
+        if self._in_turn < max(self._request.batch_size, PROBE["lost-in-turn"]):
             return None
         return f"{self._in_turn} prompts in turn were lost: {_last(self._lost)}"
 
