@@ -407,7 +407,7 @@ def _doubts(servers: Servers, draft: str, batch: int, k_max: int, found: Found) 
     said += unsteady(batch, [one for _, one in known])
     for job, one in known:
         if one.merged > PROBE["stream-merged"]:
-            said.append(_merged(job, one))
+            said.append(_merged(job, one, of_target=job.server is servers.target))
     reach = max(_passes(servers, batch, k_max, found), default=0) - 1 if not servers.speculating else k_max
     if reach < k_max:
         said.append(
@@ -430,14 +430,14 @@ def _others(servers: Servers, draft: str) -> list[Server]:
     return [server for name, server in servers.drafts.items() if name != draft]
 
 
-def _merged(job: Job, one: Timed) -> str:
+def _merged(job: Job, one: Timed, *, of_target: bool) -> str:
     share, address = f"{one.merged:.0%} of the parts".replace("%", " %"), job.server.client.address
     if job.k:
         return (
             f"{share} that {address} sends hold more than the {job.k + 1} tokens of a step: it drafts more, or sends "
             "steps together, and then they seem to take longer"
         )
+    over = "speed-ups are those over it" if of_target else "a drafted token costs more than it seems"
     return (
-        f"{share} that {address} sends hold several tokens: if it speculates, its steps are not plain ones, and "
-        "speed-ups are those over it"
+        f"{share} that {address} sends hold several tokens: if it speculates, its steps are not plain ones, and {over}"
     )
