@@ -10,7 +10,7 @@ from typing import Any
 
 from draftpick import __version__, intervals, probe_file
 from draftpick.candidates import given_model
-from draftpick.choices import ASCEND_PREFERENCE
+from draftpick.choices import ASCEND_PREFERENCE, PROBE
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Pair, Setting
@@ -373,8 +373,6 @@ def _lookup_k(row: result.LookedUp) -> probe_file.LookupKRecord:
 
 
 def _doubts_of_costs(costs: Costs) -> list[str]:
-    from draftpick.choices import PROBE
-
     said = []
     if costs.overhead is None:
         said.append(
