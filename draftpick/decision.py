@@ -8,10 +8,10 @@ from typing import NamedTuple
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import BEHIND, DRAFT_FREE, MEASURED, Setting
+from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
-from draftpick.speedup import MARGIN, Interval, KRow
+from draftpick.speedup import MARGIN, Interval, KRow, mostly_of_timings
 from draftpick.speedup import decide as decide_by
 
 KINDS = {"draft_model": "draft model", "pard": "draft model that drafts in parallel (PARD)"}
@@ -120,7 +120,7 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
         why = (
             "a loss there. Another device or engine may gain: name yours with --device and --engine"
             if elsewhere
-            else _too_little(found, said.more_prompts)
+            else _too_little(found, row, said.more_prompts)
         )
         verb = "Measure more" if found.measured is not None else "Measure"
         lead = (
@@ -173,6 +173,8 @@ def _how(found: Prediction) -> str:
     if found.measured is None:
         return f"is {PREDICTED}"
     prompts = f"{found.measured.num_prompts} prompts"
+    if found.costs.source == GIVEN:
+        return f"follows from the costs given and an acceptance rate measured on {prompts}"
     if found.evidence == "served":
         return f"was measured in running servers on {prompts}"
     if found.evidence == "measured":
@@ -180,12 +182,12 @@ def _how(found: Prediction) -> str:
     return f"is predicted from an acceptance rate measured on {prompts}; its costs are not measured"
 
 
-def _too_little(found: Prediction, more_prompts: int | None) -> str:
+def _too_little(found: Prediction, row: KRow, more_prompts: int | None) -> str:
     if found.measured is not None and found.measured.suspect:
         return f"but the measurement is suspect: {found.measured.suspect}"
     if found.evidence in MEASURED and more_prompts is not None:
         return f"which decides nothing yet: about {more_prompts} more prompts would"
-    if found.evidence in MEASURED and found.measured is not None and found.measured.spread >= MARGIN:
+    if found.evidence in MEASURED and found.measured is not None and mostly_of_timings(row, found.measured.spread):
         known = f"{found.measured.spread:.0%}".replace("%", " %")
         return f"which decides nothing: its timings are known to ±{known}"
     return "too little to tell from none"

@@ -12,7 +12,7 @@ from draftpick.choices import COSTS
 from draftpick.cost import Costs
 from draftpick.errors import DraftpickError
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import DRAFT_FREE, Device, Setting
+from draftpick.pair import DRAFT_FREE, GIVEN, Device, Setting
 from draftpick.speedup import Interval, StepTimes, rescaled
 
 if TYPE_CHECKING:
@@ -256,6 +256,8 @@ def costs_of(record: CostRecord) -> Costs:
 
 
 def _notes(record: CostRecord) -> tuple[str, ...]:
+    if record.source == GIVEN:
+        return ("costs are those that were given: how sure they are is in no interval",)
     return (f"costs are those of {record.software}: another engine's are others",)
 
 

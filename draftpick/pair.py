@@ -25,9 +25,13 @@ BEHIND = "served"
 """Key of the device of which nothing is known but that a server has it."""
 
 
+GIVEN = "given"
+"""Source of costs that somebody measured elsewhere, and wrote down without saying how surely."""
+
+
 def evidence_of(costs: str) -> str:
     """The kind of evidence that a measured acceptance is with costs of this source."""
-    return {"measured": "measured", "given": "measured", "served": "served"}.get(costs, "roofline")
+    return {"measured": "measured", GIVEN: "measured", "served": "served"}.get(costs, "roofline")
 
 
 class Device(NamedTuple):

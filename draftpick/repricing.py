@@ -133,7 +133,7 @@ def _of_servers(saved: Saved, options: Mapping[str, Any], where: Setting, catalo
             "a server that speculates does not say with which draft", "name the server of each draft with --draft-url"
         )
     rows, sampling = _texts(saved)
-    batch, reach = where.max_num_seqs or 1, _reach(saved)
+    batch, reach = where.max_num_seqs or 1, _reach(saved, where)
     engine, width = where.engine.key if where.engine is not None else None, batch * (reach + 1)
     say("asking the servers what they have")
     target = connect(
@@ -173,9 +173,15 @@ def _texts(saved: Saved) -> tuple[list[Row], Sampling]:
     return rows, Sampling(heat, header.get("top_k") or 0, header.get("top_p") or 1.0)
 
 
-def _reach(saved: Saved) -> int:
-    """The most drafted tokens of which something was measured."""
-    return max(len(saved.evidence[name].lengths) - 1 for name in _drafts(saved))
+def _reach(saved: Saved, where: Setting) -> int:
+    """The most drafted tokens of which something was measured. Raises UsageError where more are asked for."""
+    reach, asked = max(len(saved.evidence[name].lengths) - 1 for name in _drafts(saved)), where.num_spec_tokens
+    if asked is not None and asked > reach:  # said before minutes are spent
+        raise UsageError(
+            f"-k {asked}: the probe measured up to {reach} tokens",
+            f"measure again with -k {asked}, or ask for {reach} or fewer",
+        )
+    return reach
 
 
 def _draft_servers(saved: Saved, urls: Sequence[str], engine: str | None, width: int) -> dict[str, Server]:
@@ -216,7 +222,7 @@ def _of_started(saved: Saved, where: Setting, catalog: Catalog, say: Say) -> Sav
     if engine.key not in _SYNTHETIC:
         raise UsageError(f"{engine.name} has no acceptance by given rates", f"--costs synthetic is for {_SYNTHETIC[0]}")
     rows, sampling = _texts(saved)
-    reach, asked = _reach(saved), where.num_spec_tokens
+    reach, asked = _reach(saved, where), where.num_spec_tokens
     lengths = [asked] if asked is not None else sorted({*(k for k in _LENGTHS if k <= reach), reach})
     starter = _Starter(engine, rows, sampling, where.max_num_seqs or 1, say)
     plain = starter.timed(_command(saved, None, 0, where, engine, catalog), 0)

@@ -443,6 +443,11 @@ def _segments(last: int, first_k: int, known: dict[int, int]) -> tuple[tuple[int
 # The decision.
 
 
+def mostly_of_timings(row: KRow, spread: float) -> bool:
+    """Whether the step times, known to `spread` (half-width of ln(time)), make a speed-up unsure more than texts do."""
+    return row.low > 0 and 2 * spread**2 > (math.log(row.high / row.low) / 2) ** 2
+
+
 def decide(plans: Sequence[Plan], evidence: str, *, margin: float = MARGIN, num_prompts: int | None = None) -> Decision:
     """Speculate, do not, or undecided, for the plans of all drafts of one target.
 

@@ -242,7 +242,7 @@ def test_resuming_with_other_options_says_which(tmp_path: Path) -> None:
     assert "max_new_tokens" in answer.stderr
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, sent: signal.Signals) -> None:
     arguments = ("--prompts", PROMPTS, "--costs", "roofline", "--batch-size", "1", "--precision", "0")
     process = subprocess.Popen(

@@ -205,7 +205,7 @@ def test_what_was_measured_in_servers_is_started_in_their_engine(timed: Path, un
 
 def test_servers_that_spread_widely_are_said_to_decide_nothing(timed: Path, tmp_path: Path) -> None:
     document = json.loads(timed.read_text(encoding="utf-8"))
-    document["drafts"][0]["costs"][0]["spread"] = 1.5
+    document["drafts"][0]["costs"][0]["spread"] = 1.5  # far more than texts do
     shutil.copy(timed.with_suffix(".trace.jsonl"), tmp_path / "probe.trace.jsonl")
     (tmp_path / "probe.json").write_text(json.dumps(document), encoding="utf-8")
     assert "its timings are known to ±150 %" in plan(tmp_path / "probe.json").document["decision"]["sentence"]
@@ -288,6 +288,14 @@ def test_costs_in_a_file_are_taken_as_they_are(untimed: Path, tmp_path: Path) ->
     for row in rows:
         step = 10 if row["k"] == 0 else row["k"] + 10 + row["k"]
         assert row["speedup"] == pytest.approx(10 * row["mean_acceptance_length"] / step)
+    assert (
+        "follows from the costs given and an acceptance rate measured on 6 prompts"
+        in (answer.document["decision"]["sentence"])
+    )
+    for output in ("table", "markdown"):
+        shown = run("plan", str(untimed), "--costs", str(file), "--format", output, "--exit-zero").stdout
+        assert "acceptance was measured, costs were given" in shown
+        assert "costs were measured" not in shown
 
 
 @pytest.mark.parametrize(
@@ -300,6 +308,7 @@ def test_costs_in_a_file_are_taken_as_they_are(untimed: Path, tmp_path: Path) ->
         (("--target-url", "http://h"), "timed on a server of the target", "--speculating-url"),
         (("--target-url", "http://h", "--speculating-url", "http://h"), "does not begin with the number", "3=http"),
         (("--target-url", "http://h", "--speculating-url", "0=http://h"), "does not begin with the number", "3=http"),
+        (("--costs", "synthetic", "-k", "3"), "-k 3: the probe measured up to 2 tokens", "-k 3"),
         (("--costs", "synthetic", "--engine", "sglang"), "SGLang has no acceptance by given rates", "vllm"),
     ],
 )

@@ -453,3 +453,21 @@ def test_names_that_the_servers_do_not_know_are_doubted(
 def test_a_target_is_not_its_own_draft(tmp_path: Path, target: Server) -> None:
     answer = probe(tmp_path, target, target)
     assert (answer.exit_code, "is the target and a draft" in answer.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("root", "place"),
+    [
+        ("chat", "notes"),
+        ("acme/other", "doubts"),
+        ("/cache/models--acme--big/snapshots/0123", None),
+    ],
+)
+def test_a_name_of_the_servers_own_contradicts_nothing(
+    tmp_path: Path, draft: Server, root: str, place: str | None
+) -> None:
+    with serving(TARGET, hook=named(id="chat", root=root)) as alias:
+        assert probe(tmp_path, alias, draft, options=("acme/big", "--num-prompts", "1")).exit_code == 0
+    found = read_probe(tmp_path / "probe.json")
+    said = {where for where in ("doubts", "notes") for one in getattr(found, where) if "calls its model chat" in one}
+    assert said == ({place} if place else set())

@@ -141,6 +141,16 @@ def test_a_server_that_never_answers_is_given_up(
     assert not (tmp_path / "probe.json").exists()
 
 
+def test_the_time_limit_holds_before_the_first_answer_too(
+    tmp_path: Path, target: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SECONDS", 0.5)  # and as much for another try
+    with serving(DRAFT, hook=at(behave=hang)) as odd:
+        ended = probe(tmp_path, target.url, odd.url, "--batch-size", "1", "--time-limit", "1", prompts=60)
+    assert ended.exit_code == 3
+    assert "not one of 1 prompts was measured" in ended.stderr
+
+
 def test_nobody_listens(tmp_path: Path, target: Server) -> None:
     with nobody_listens() as nowhere:
         for one, other in ((nowhere, target.url), (target.url, nowhere)):

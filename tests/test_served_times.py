@@ -368,10 +368,14 @@ def test_unsteady_steps_are_told() -> None:
 @pytest.mark.parametrize(
     ("servers", "words"),
     [
-        (Servers(Recorded("t", 0.02, 3), {"d": Recorded("d", 0.004)}), "sends hold several tokens"),
+        (Servers(Recorded("t", 0.02, 3), {"d": Recorded("d", 0.004)}), "speed-ups are those over it"),
+        (
+            Servers(Recorded("t", 0.02), {"d": Recorded("d", 0.004, 3)}),
+            "http://d.test sends hold several tokens: if it speculates, its steps are not plain ones, and a drafted",
+        ),
         (Servers(Recorded("t", 0.02), {}, {1: Recorded("one", 0.03, 3)}), "more than the 2 tokens of a step"),
     ],
-    ids=["a target that speculates", "a server that drafts more than was said"],
+    ids=["a target that speculates", "a draft that speculates", "a server that drafts more than was said"],
 )
 def test_parts_that_hold_too_much_are_told(servers: Servers, words: str) -> None:
     (costs,) = priced(servers).costs.values()

@@ -465,3 +465,16 @@ def test_impossible_values_are_named_with_what_is_allowed(call: Any, said: str, 
 @pytest.mark.parametrize("choice", sp.CHOICES, ids=lambda choice: choice.name)
 def test_every_choice_has_a_reason(choice: Any) -> None:
     assert choice.why
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "spread", "mostly"),
+    [
+        pytest.param(0.8, 1.25, 0.0, False, id="timings are sure"),
+        pytest.param(0.8, 1.25, 0.1, False, id="texts make it wider"),
+        pytest.param(0.8, 1.25, 0.2, True, id="timings make it wider"),
+        pytest.param(0.0, 1.25, 9.0, False, id="one prompt has no lower bound"),
+    ],
+)
+def test_what_makes_a_speedup_unsure(low: float, high: float, spread: float, mostly: bool) -> None:
+    assert sp.mostly_of_timings(sp.KRow(1, 1.5, 1.0, low, high), spread) is mostly

@@ -10,7 +10,7 @@ from typing import Any
 
 from draftpick import __version__, intervals, probe_file
 from draftpick.candidates import given_model
-from draftpick.choices import ASCEND_PREFERENCE
+from draftpick.choices import ASCEND_PREFERENCE, PROBE
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Pair, Setting
@@ -22,7 +22,7 @@ from draftpick.probe.timing import Passes
 from draftpick.probe.trace import as_trace
 from draftpick.replay import Replayed
 from draftpick.rules.known_issues import matching
-from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes
+from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes, mostly_of_timings
 
 
 def document(
@@ -84,7 +84,7 @@ def _plan(outcome: Outcome, found: Measured) -> Plan | None:
 def _decide(
     outcome: Outcome, found: Sequence[Measured], plans: Sequence[Plan | None]
 ) -> tuple[Decision, int | None, bool]:
-    """The decision, the draft it is about, and whether it is only unsteady timings that keep it open."""
+    """The decision, the draft it is about, and whether it is unsteady timings that keep it open."""
     said, best = result.decision(found, plans, outcome.num_prompts)
     if any(not check.passed for check in outcome.checks):
         return said._replace(action="undecided", more_prompts=None), best, False
@@ -92,7 +92,18 @@ def _decide(
         return said, best, False
     steady = [one.plan(priced.times) if (priced := outcome.priced(one.draft)) is not None else None for one in found]
     open_still, _ = result.decision(found, steady, outcome.num_prompts)
-    return said._replace(more_prompts=open_still.more_prompts), best, open_still.action != "undecided"
+    unsteady = open_still.action != "undecided" or _mostly_of_timings(outcome, found, plans, best)
+    return said._replace(more_prompts=None if unsteady else open_still.more_prompts), best, unsteady
+
+
+def _mostly_of_timings(
+    outcome: Outcome, found: Sequence[Measured], plans: Sequence[Plan | None], best: int | None
+) -> bool:
+    """Whether the speed-up of the draft in question is unsure by timings, more than by the texts."""
+    plan = plans[best] if best is not None else None
+    priced = outcome.priced(found[best].draft) if best is not None else None
+    row = plan.drafting if plan is not None else None
+    return row is not None and priced is not None and mostly_of_timings(row, priced.spread)
 
 
 # ---------------------------------------------------------------------- the decision
@@ -362,8 +373,6 @@ def _lookup_k(row: result.LookedUp) -> probe_file.LookupKRecord:
 
 
 def _doubts_of_costs(costs: Costs) -> list[str]:
-    from draftpick.choices import PROBE
-
     said = []
     if costs.overhead is None:
         said.append(

@@ -12,11 +12,11 @@ from draftpick.catalog import Catalog
 from draftpick.choices import PROBE
 from draftpick.probe import result, timing
 from draftpick.probe.checks import Check
-from draftpick.probe.device import Place
+from draftpick.probe.device import CannotProbe, Place
 from draftpick.probe.local import Sampling
-from draftpick.probe.prompts import Prompt
+from draftpick.probe.prompts import Prompt, digest
 from draftpick.probe.result import Budget, Drafts, Measured
-from draftpick.probe.trace import Row
+from draftpick.probe.trace import Row, TraceFile, check_same, read
 from draftpick.speedup import StepTimes
 
 
@@ -65,6 +65,43 @@ class Request(NamedTuple):
     """Costs somebody measured elsewhere, instead of timing passes here."""
     engine: str = "transformers"
     """Whose way to draft counts."""
+
+    def refuse_old_trace(self) -> None:
+        """Raise CannotProbe where a trace is there already, and nobody said to go on with it."""
+        if self.trace.is_file() and not self.resume:
+            raise CannotProbe(
+                f"{self.trace} is there already", "go on with it (--resume), or name another with --trace"
+            )
+
+    def header(
+        self, *, chat_template: bool, dtype: str, device: str, software: str, eos_ids: Sequence[int]
+    ) -> dict[str, Any]:
+        """What the trace must carry to be understood and repeated."""
+        return {
+            "target": dict(self.target.identity),
+            "drafts": [{"id": draft.id, **draft.identity} for draft in self.drafts],
+            "temperatures": [sampling.temperature for sampling in self.samplings],
+            "top_k": self.samplings[0].top_k,
+            "top_p": self.samplings[0].top_p,
+            "seed": self.seed,
+            "max_new_tokens": self.max_new_tokens,
+            "thinking": self.thinking,
+            "chat_template": chat_template,
+            "dtype": dtype,
+            "attention": self.attention,
+            "device": device,
+            "software": software,
+            "eos_ids": list(eos_ids),
+            "prompts_digest": digest(self.prompts),
+        }
+
+    def kept(self, header: Mapping[str, Any]) -> TraceFile | None:
+        """What an earlier run with such a header measured; None where there was none. Raises UsageError for another."""
+        if not self.trace.is_file():
+            return None
+        found = read(self.trace)
+        check_same(found, header)
+        return found
 
 
 class Costs(NamedTuple):

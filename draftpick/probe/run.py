@@ -24,9 +24,9 @@ from draftpick.probe.device import (
 )
 from draftpick.probe.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
 from draftpick.probe.outcome import Costs, ModelFiles, Outcome, Request
-from draftpick.probe.prompts import Prompt, different, digest
+from draftpick.probe.prompts import Prompt, different
 from draftpick.probe.render import Renderer
-from draftpick.probe.trace import DraftColumns, Row, TraceFile, Writer, check_same, read
+from draftpick.probe.trace import DraftColumns, Row, Writer
 
 Say = Callable[[str], None]
 
@@ -37,7 +37,7 @@ class Probe:
     def __init__(self, request: Request, say: Say) -> None:
         self._request, self._say = request, say
         self._seconds: dict[str, float] = dict.fromkeys(("loading", "writing", "reading", "checking", "timing"), 0.0)
-        self._refuse_old_trace()
+        request.refuse_old_trace()
         torch = torch_here()
         device = find_device(request.device, torch)
         check_count(request.devices, device, torch)
@@ -69,16 +69,11 @@ class Probe:
                 bf16=self._bf16,
             )
 
-    def _refuse_old_trace(self) -> None:
-        trace = self._request.trace
-        if trace.is_file() and not self._request.resume:
-            raise CannotProbe(f"{trace} is there already", "go on with it (--resume), or name another with --trace")
-
     def run(self) -> Outcome:
         """Measure until enough is known; an interrupt ends the run and keeps what is there."""
         request, outcome = self._request, self.outcome
         header = self.header()
-        kept = self._kept(header)
+        kept = request.kept(header)
         outcome.header = header
         outcome.rows = list(kept.rows) if kept is not None else []
         self._resumed = outcome.num_prompts
@@ -97,32 +92,14 @@ class Probe:
 
     def header(self) -> dict[str, Any]:
         """What the trace must carry to be understood and repeated."""
-        request = self._request
-        return {
-            "target": dict(request.target.identity),
-            "drafts": [{"id": draft.id, **draft.identity} for draft in request.drafts],
-            "temperatures": [sampling.temperature for sampling in request.samplings],
-            "top_k": request.samplings[0].top_k,
-            "top_p": request.samplings[0].top_p,
-            "seed": request.seed,
-            "max_new_tokens": request.max_new_tokens,
-            "thinking": request.thinking,
-            "chat_template": self.renderer.has_template,
-            "dtype": self.target.dtype,
-            "attention": request.attention,
-            "device": self.outcome.place.id,
-            "software": timing.software(),
-            "eos_ids": sorted(self.outcome.eos_ids),
-            "prompts_digest": digest(request.prompts),
-        }
-
-    def _kept(self, header: Mapping[str, Any]) -> TraceFile | None:
-        request = self._request
-        if not request.trace.is_file():
-            return None
-        kept = read(request.trace)
-        check_same(kept, header)
-        return kept
+        outcome = self.outcome
+        return self._request.header(
+            chat_template=self.renderer.has_template,
+            dtype=self.target.dtype,
+            device=outcome.place.id,
+            software=timing.software(),
+            eos_ids=sorted(outcome.eos_ids),
+        )
 
     # ------------------------------------------------------------------ the loop
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,10 @@ from draftpick.probe.device import CannotProbe, Place
 from draftpick.probe.local import Reading as LocalReading
 from draftpick.probe.local import Sampling
 from draftpick.probe.outcome import Outcome, Request
-from draftpick.probe.prompts import Prompt, different, digest
+from draftpick.probe.prompts import Prompt, different
 from draftpick.probe.served_times import Servers, Timed, price
 from draftpick.probe.server import Reading, Server
-from draftpick.probe.trace import DraftColumns, Row, TraceFile, Writer, check_same, ends_of, read
+from draftpick.probe.trace import DraftColumns, Row, Writer, ends_of
 
 LOOKED_AT = 4
 """Answers that target and drafts read once more, to see that both speak of the same tokens."""
@@ -59,7 +60,7 @@ class ServedProbe:
         self._in_turn = self._too_long = 0
         self._unlooked = "no answer was read twice"
         """Why it was not seen yet that target and drafts speak of the same tokens; empty once it was."""
-        self._refuse_old_trace()
+        request.refuse_old_trace()
         self.outcome = Outcome(
             request,
             [],
@@ -74,41 +75,22 @@ class ServedProbe:
         self._prompts = prompts[: request.budget.most_prompts]
         _, self.has_template = target.prompt_ids(self._prompts[0], request.thinking)
 
-    def _refuse_old_trace(self) -> None:
-        trace = self._request.trace
-        if trace.is_file() and not self._request.resume:
-            raise CannotProbe(f"{trace} is there already", "go on with it (--resume), or name another with --trace")
-
     def header(self) -> dict[str, Any]:
         """What the trace must carry to be understood and repeated."""
-        request = self._request
-        return {
-            "target": dict(request.target.identity),
-            "drafts": [{"id": draft.id, **draft.identity} for draft in request.drafts],
-            "temperatures": [sampling.temperature for sampling in request.samplings],
-            "top_k": request.samplings[0].top_k,
-            "top_p": request.samplings[0].top_p,
-            "seed": request.seed,
-            "max_new_tokens": request.max_new_tokens,
-            "thinking": request.thinking,
-            "chat_template": self.has_template,
-            "dtype": "unknown",
-            "attention": None,
-            "device": self.outcome.place.id,
-            "software": self._target.about.software,
+        return self._request.header(
+            chat_template=self.has_template,
+            dtype="unknown",
+            device=self.outcome.place.id,
+            software=self._target.about.software,
             # Servers do not tell them: they are learned from the answers that end.
-            "eos_ids": [],
-            "prompts_digest": digest(request.prompts),
-        }
+            eos_ids=[],
+        )
 
     def run(self) -> Outcome:
         """Measure until enough is known; an interrupt ends the run and keeps what is there."""
         outcome, request = self.outcome, self._request
         outcome.header = self.header()
-        kept: TraceFile | None = None
-        if request.trace.is_file():
-            kept = read(request.trace)
-            check_same(kept, outcome.header)
+        if (kept := request.kept(outcome.header)) is not None:
             outcome.rows, outcome.eos_ids = list(kept.rows), kept.eos_ids
         with Writer(request.trace, outcome.header, keep=kept) as writer:
             try:
@@ -131,9 +113,10 @@ class ServedProbe:
         for part in _parts(todo, request.batch_size):
             if outcome.num_prompts >= request.budget.first_look and not request.budget.fixed:
                 self._price()
-            reason = outcome.reason_to_stop(
-                time.monotonic() - begun, request.budget._replace(most_prompts=None)
-            ) or self._given_up(request.batch_size)
+            seconds = time.monotonic() - begun
+            reason = outcome.reason_to_stop(seconds, request.budget._replace(most_prompts=None)) or self._given_up()
+            if reason is None and self._lost and not outcome.rows and seconds >= (request.budget.most_seconds or inf):
+                break
             if reason is not None:
                 outcome.stopped_by = reason
                 break
@@ -141,7 +124,8 @@ class ServedProbe:
             self._tell(len(self._prompts), time.monotonic() - begun)
         if not outcome.rows:
             self._refuse_empty()
-        self._price()
+        if self._given_up() is None:
+            self._price()
         outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
 
     def _ask(self, part: Sequence[Task], writer: Writer) -> None:
@@ -197,9 +181,9 @@ class ServedProbe:
             {name: _columns(one, plain) for name, one in read.items()},
         )
 
-    def _given_up(self, width: int) -> str | None:
+    def _given_up(self) -> str | None:
         """Whether so many prompts were lost in turn that the server must be taken for gone."""
-        if self._in_turn < max(width, PROBE["lost-in-turn"]):
+        if self._in_turn < max(self._request.batch_size, PROBE["lost-in-turn"]):
             return None
         return f"{self._in_turn} prompts in turn were lost: {_last(self._lost)}"
 

@@ -406,7 +406,7 @@ def _doubts(servers: Servers, draft: str, batch: int, k_max: int, found: Found) 
     known = [(job, one) for job in jobs if (one := found[job]) is not None]
     said += unsteady(batch, [one for _, one in known])
     for job, one in known:
-        said += merged(job, one)
+        said += merged(job, one, of_target=job.server is servers.target)
     reach = max(_passes(servers, batch, k_max, found), default=0) - 1 if not servers.speculating else k_max
     if reach < k_max:
         said.append(
@@ -429,7 +429,7 @@ def _others(servers: Servers, draft: str) -> list[Server]:
     return [server for name, server in servers.drafts.items() if name != draft]
 
 
-def merged(job: Job, one: Timed) -> list[str]:
+def merged(job: Job, one: Timed, *, of_target: bool = True) -> list[str]:
     """What is to be said of parts that hold more than one step can write; nothing where there are few."""
     if one.merged <= PROBE["stream-merged"]:
         return []
@@ -439,7 +439,7 @@ def merged(job: Job, one: Timed) -> list[str]:
             f"{share} that {address} sends hold more than the {job.k + 1} tokens of a step: it drafts more, or sends "
             "steps together, and then they seem to take longer"
         ]
+    over = "speed-ups are those over it" if of_target else "a drafted token costs more than it seems"
     return [
-        f"{share} that {address} sends hold several tokens: if it speculates, its steps are not plain ones, and "
-        "speed-ups are those over it"
+        f"{share} that {address} sends hold several tokens: if it speculates, its steps are not plain ones, and {over}"
     ]

@@ -245,7 +245,7 @@ class Sglang:
             "top_logprobs_num": 1,
             "return_text_in_logprobs": True,
         }
-        return self._ask(asked, len(ids) // 64, lambda answer: _sglang_reading(answer, tokens))
+        return self._ask(asked, (len(ids) + len(tokens)) // 64, lambda answer: _sglang_reading(answer, tokens))
 
     def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
         """As `Server`."""
@@ -550,13 +550,9 @@ def called_otherwise(servers: Mapping[str, Server]) -> list[str]:
     return [
         f"{one.client.address} calls its model {one.about.name[:80]}: whether it is {ours} is not known"
         for ours, one in servers.items()
-        if _last_part(ours) not in (_last_part(one.about.name), _last_part(one.about.root))
+        # The same model lies here and there: in a folder, in a cache, with an owner or without.
+        if ours.rstrip("/").rpartition("/")[2].lower() not in f"{one.about.name} {one.about.root}".lower()
     ]
-
-
-def _last_part(name: str) -> str:
-    """A folder's name, or an id without its owner: the same model lies here and there."""
-    return name.rstrip("/").rpartition("/")[2].lower()
 
 
 def _model(listed: Any) -> dict[str, Any]:

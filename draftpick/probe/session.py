@@ -144,7 +144,10 @@ def served(
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
     outcome = ServedProbe(asked, place, whole, say).run()
-    outcome.doubts += called_otherwise({target.id: servers[0], **by_id})
+    for model, server in (target.id, servers[0]), *by_id.items():
+        # A name of the server's own, as `chat`, contradicts nothing.
+        told = outcome.doubts if "/" in server.about.root else outcome.notes
+        told += called_otherwise({model: server})
     if not outcome.rows:
         _refuse_nothing(outcome)
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}

@@ -14,7 +14,7 @@ from draftpick.advice_file import (
     KRecord,
     MemoryRecord,
 )
-from draftpick.pair import BEHIND, MEASURED
+from draftpick.pair import BEHIND, GIVEN, MEASURED
 from draftpick.report.blocks import (
     Block,
     Chart,
@@ -531,6 +531,8 @@ def _kind(advice: AdviceFile, best: CandidateRecord | None) -> str:
         return "facts: acceptance was measured, and no speed-up could be told from it"
     if best is None or best.evidence == "rule":
         return "facts alone: nothing was measured, and no speed-up could be predicted"
+    if best.cost is not None and best.cost.source == GIVEN:
+        return "acceptance was measured, costs were given"
     if best.evidence in MEASURED:
         return f"{best.evidence}: acceptance and costs{' of running servers' if best.evidence == 'served' else ''}"
     measured = best.acceptance is not None and best.acceptance.measured

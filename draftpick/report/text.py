@@ -7,7 +7,7 @@ from typing import Any
 
 from draftpick.advice import Advice
 from draftpick.assess import Assessment
-from draftpick.pair import MEASURED, Pair, Proposal
+from draftpick.pair import GIVEN, MEASURED, Pair, Proposal
 from draftpick.speedup import KRow
 
 # What a terminal or a browser acts on instead of showing: control characters, marks of direction, what has no width;
@@ -152,6 +152,8 @@ POLICY_HEADER = ("length of drafts", "tokens per step", "drafted", "speed-up", "
 def ran(advice: Advice) -> str:
     """Whether anything an answer says was measured."""
     found = [one.prediction for one in advice.assessments if one.prediction is not None]
+    if any(one.measured and one.costs.source == GIVEN for one in found):
+        return "acceptance was measured, costs were given"
     if any(one.evidence in MEASURED for one in found):
         return "acceptance and costs were measured"
     return "acceptance was measured, costs are predicted" if any(one.measured for one in found) else "nothing was run"
