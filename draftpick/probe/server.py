@@ -237,7 +237,7 @@ class Sglang:
             "top_logprobs_num": 1,
             "return_text_in_logprobs": True,
         }
-        return self._ask(asked, len(asked["input_ids"]) // 64, lambda answer: _sglang_reading(answer, tokens))
+        return self._ask(asked, (len(ids) + len(tokens)) // 64, lambda answer: _sglang_reading(answer, tokens))
 
     def stream(self, ids: Sequence[int], sampling: Sampling, most: int) -> Iterator[tuple[float, int]]:
         """As `Server`."""
