@@ -384,10 +384,20 @@ def _row(k: int, length: Interval, times: StepTimes, spread: float) -> KRow:
     if k == 0:
         return KRow(0, 1.0, 1.0, 1.0, 1.0)
     gain = speedup(length.value, times, k)
-    # Errors of acceptance and of times are independent: half-widths of the logarithm add in squares.
-    below = math.hypot(math.log(length.value / length.low), spread)
-    above = math.hypot(math.log(length.high / length.value), spread)
+    below, above = _half_widths(length, spread)
     return KRow(k, length.value, gain, gain * math.exp(-below), gain * math.exp(above))
+
+
+def widened(value: Interval, spread: float) -> Interval:
+    """The interval of a positive number with the spread of the step times in it (half-width of ln(time))."""
+    below, above = _half_widths(value, spread)
+    return value._replace(low=value.value * math.exp(-below), high=value.value * math.exp(above))
+
+
+def _half_widths(value: Interval, spread: float) -> tuple[float, float]:
+    """Of ln(value), below and above: errors of acceptance and of times are independent, so they add in squares."""
+    below = math.log(value.value / value.low) if value.low > 0 else math.inf
+    return math.hypot(below, spread), math.hypot(math.log(value.high / value.value), spread)
 
 
 def make_schedule(

@@ -194,12 +194,12 @@ class Outcome:
         found = self.costs.get(draft)
         return result.Priced(found.times(batch), self.spread(found, batch)) if found is not None else None
 
-    def parts(self, draft: str) -> StepTimes | None:
+    def parts(self, draft: str) -> result.Priced | None:
         """The parts of a step at the first batch size; None where none are known, or steps were timed whole."""
         served, priced = self.served_costs.get(draft), self.priced(draft)
         if priced is None or (served is not None and served.whole_steps and self.request.given_times is None):
             return None
-        return priced.times
+        return priced
 
     def spread(self, costs: Costs, batch: int) -> float:
         """Half-width of ln(step time) at 95 %, with what the machine's pace changed meanwhile."""

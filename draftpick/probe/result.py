@@ -11,7 +11,7 @@ from draftpick import intervals, replay
 from draftpick.choices import PROBE
 from draftpick.probe.trace import Row, as_trace
 from draftpick.replay import GREEDY_DRAFT, Acceptance, Replayed, Trace
-from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes, decide, make_plan
+from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes, decide, make_plan, widened
 
 LEVEL = 0.95
 
@@ -181,17 +181,19 @@ class LookedUp(NamedTuple):
     """Of decoding, with the target's measured passes; None without them."""
 
 
-def looked_up(trace: Trace, times: StepTimes | None, k_max: int) -> list[list[LookedUp]]:
+def looked_up(trace: Trace, priced: Priced | None, k_max: int) -> list[list[LookedUp]]:
     """For each method that copies from the text a row for every k from 1 on that an answer is long enough for."""
     longest = max(len(answer.tokens) for answer in trace.answers) - trace.first + 1
     # A lookup takes microseconds; the software's own overhead per step is taken to be that of a draft's.
-    free = times._replace(draft_first=0.0, draft=0.0) if times is not None else None
+    free = priced.times._replace(draft_first=0.0, draft=0.0) if priced is not None else None
     found: list[list[LookedUp]] = []
     for method, lookup in LOOKUPS.items():
         rows: list[LookedUp] = []
         for k in range(1, min(k_max, longest) + 1):
             walked = replay.walk_lookup(trace, lookup, k, horizon=min(k_max, longest))
             gain = walked.speedup(free) if free is not None and free.most_tokens >= k else None
+            if gain is not None and priced is not None:
+                gain = widened(gain, priced.spread)
             # One prompt alone has no upper bound, but a step never gives more than k + 1 tokens.
             length, gain = _at_most(k + 1, walked.mean_acceptance_length()), _at_most(k + 1, gain)
             rows.append(LookedUp(method, k, length, walked.draft_acceptance_rate(), gain))

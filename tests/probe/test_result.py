@@ -370,7 +370,7 @@ REPEATING = [7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9]
 
 def test_copying_pays_where_the_text_repeats_itself() -> None:
     rows = [answer(str(n), {"d": [True] * 15}, text=[token + n for token in REPEATING]) for n in range(9)]
-    free = [best_lookup(rows) for rows in looked_up(found(rows).trace, costs(0.1).times, 4)]
+    free = [best_lookup(rows) for rows in looked_up(found(rows).trace, costs(0.1), 4)]
     assert {row.method for row in free} == set(result.LOOKUPS)
     best = {row.method: row for row in free}["suffix"]
     assert best.length is not None
@@ -379,9 +379,23 @@ def test_copying_pays_where_the_text_repeats_itself() -> None:
     assert best.speedup.value <= best.length.value + 1e-9, "verification costs no less than a plain token"
 
 
-@pytest.mark.parametrize("times", [None, costs(0.1).times], ids=["no costs", "costs"])
-def test_the_interval_of_one_prompt_is_finite(times: StepTimes | None) -> None:
-    free = looked_up(found([answer("p", {"d": [True] * 15}, text=REPEATING)]).trace, times, 4)
+def test_the_spread_of_timings_is_in_the_interval_of_a_lookup() -> None:
+    rows = [answer(str(n), {"d": [True] * 15}, text=[token + n for token in REPEATING]) for n in range(9)]
+    sure, unsure = (
+        {row.method: row.speedup for row in map(best_lookup, looked_up(found(rows).trace, priced, 4))}
+        for priced in (costs(0.1), costs(0.1, spread=0.3))
+    )
+    for method, one in sure.items():
+        other = unsure[method]
+        assert one is not None
+        assert other is not None
+        assert other.value == one.value
+        assert other.low == pytest.approx(one.value / math.exp(math.hypot(math.log(one.value / one.low), 0.3)))
+
+
+@pytest.mark.parametrize("priced", [None, costs(0.1)], ids=["no costs", "costs"])
+def test_the_interval_of_one_prompt_is_finite(priced: Priced | None) -> None:
+    free = looked_up(found([answer("p", {"d": [True] * 15}, text=REPEATING)]).trace, priced, 4)
     for row in (row for rows in free for row in rows):
         for value in (row.length, row.speedup):
             assert value is None or (value.value <= value.high <= max(row.k + 1, value.value))
@@ -390,7 +404,7 @@ def test_the_interval_of_one_prompt_is_finite(times: StepTimes | None) -> None:
 
 def test_only_k_with_costs_are_compared_by_speedup() -> None:
     rows = [answer(str(n), {"d": [True] * 15}, text=REPEATING) for n in range(9)]
-    for looked in looked_up(found(rows).trace, costs(0.1, k_max=2).times, 8):
+    for looked in looked_up(found(rows).trace, costs(0.1, k_max=2), 8):
         row = best_lookup(looked)
         assert [one.k for one in looked] == list(range(1, 9))
         assert row.k <= 2
