@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +23,7 @@ from draftpick.replay import (
     Trace,
     Walked,
 )
-from draftpick.speedup import Interval, StepTimes
+from draftpick.speedup import StepTimes, widened
 
 if TYPE_CHECKING:
     from draftpick.probe.trace import TraceFile
@@ -144,16 +143,9 @@ class Saved(NamedTuple):
         times = times_of(best.prediction.costs)
         rows = policy_rows(trace, times, row.k if row is not None else 1, kinds, _rule(measured))
         spread = spread_of(measured, measured=best.prediction.evidence in MEASURED)
-        return tuple(row._replace(speedup=_widened(row.speedup, spread)) for row in rows)
-
-
-def _widened(gain: Interval | None, spread: float) -> Interval | None:
-    """A speed-up whose interval holds the errors of text and of costs, which are independent."""
-    if gain is None or gain.low <= 0:
-        return gain
-    below = math.hypot(math.log(gain.value / gain.low), spread)
-    above = math.hypot(math.log(gain.high / gain.value), spread)
-    return Interval(gain.value, gain.value * math.exp(-below), gain.value * math.exp(above), gain.level)
+        return tuple(
+            row._replace(speedup=widened(row.speedup, spread)) if row.speedup is not None else row for row in rows
+        )
 
 
 def _rule(measured: Evidence) -> Acceptance:
