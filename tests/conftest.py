@@ -1,8 +1,22 @@
-"""How the laws are tried: by hypothesis, which must not fail a test because the machine is busy."""
+"""What tests share: laws do not fail because the machine is busy, and small models run on one thread."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("draftpick", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("draftpick")
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Small models on one thread: two that contend with other tests are many times slower."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

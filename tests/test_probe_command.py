@@ -8,7 +8,6 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,7 @@ TARGET, DRAFT, PROMPTS = str(PAIR / "target"), str(PAIR / "draft"), str(PAIR / "
 QUICK = ("--prompts", PROMPTS, "--max-new-tokens", "24", "--num-prompts", "6", "--precision", "0")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def probe(folder: Path, *options: str, draft: str = DRAFT, target: str = TARGET, costs: str = "roofline") -> Answer:

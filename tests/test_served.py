@@ -25,14 +25,7 @@ QUICK = ("--prompts", PROMPTS, "--max-new-tokens", "24", "--num-prompts", "6", "
 TARGET, DRAFT = Model(PAIR / "target"), Model(PAIR / "draft")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
