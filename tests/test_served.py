@@ -152,13 +152,13 @@ def test_two_drafts_are_read_over_one_text(tmp_path: Path, target: Server, draft
 # ---------------------------------------------------------------------- what is refused
 
 
-def renamed(folder: Path) -> Path:
-    """The draft with two tokens of its tokenizer exchanged."""
+def renamed(folder: Path, *exchanged: str) -> Path:
+    """The draft with tokens of its tokenizer exchanged: these two, or many."""
     shutil.copytree(PAIR / "draft", folder)
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     vocabulary = content["model"]["vocab"]
-    words = [word for word, number in vocabulary.items() if 260 < number < 1500]
+    words = exchanged or [word for word, number in vocabulary.items() if 260 < number < 1500]
     for one, other in zip(words[::2], words[1::2], strict=False):
         vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -187,6 +187,16 @@ def test_a_draft_with_fewer_tokens_is_refused(tmp_path: Path, target: Server) ->
     assert answer.exit_code == 3
     assert "does not know all token ids of the target: Token id 2047" in answer.stderr
     assert "different tokenizers" in answer.stderr
+
+
+def test_the_longest_answers_tell_tokenizers_apart(tmp_path: Path, target: Server) -> None:
+    """This target ends nearly every chat at once, and an end means the same to both."""
+    with serving(Model(renamed(tmp_path / "draft", "Ġthe", "Ġa"))) as other:
+        urls = ("--target-url", target.url, "--draft-url", other.url)
+        options = ("--num-prompts", "8", "--max-new-tokens", "32", "--costs", "roofline", "--exit-zero")
+        answer = run("probe", *urls, "-o", str(tmp_path / "probe.json"), *options)
+    assert answer.exit_code == 3, answer.stdout
+    assert "token ids mean other text to" in answer.stderr
 
 
 @pytest.mark.parametrize(
