@@ -189,14 +189,18 @@ def test_a_draft_with_fewer_tokens_is_refused(tmp_path: Path, target: Server) ->
     assert "different tokenizers" in answer.stderr
 
 
-def test_the_longest_answers_tell_tokenizers_apart(tmp_path: Path, target: Server) -> None:
+def test_few_exchanged_tokens_are_seen_in_prompts(tmp_path: Path, target: Server) -> None:
     """This target ends nearly every chat at once, and an end means the same to both."""
     with serving(Model(renamed(tmp_path / "draft", "Ġthe", "Ġa"))) as other:
         urls = ("--target-url", target.url, "--draft-url", other.url)
         options = ("--num-prompts", "8", "--max-new-tokens", "32", "--costs", "roofline", "--exit-zero")
         answer = run("probe", *urls, "-o", str(tmp_path / "probe.json"), *options)
-    assert answer.exit_code == 3, answer.stdout
-    assert "token ids mean other text to" in answer.stderr
+    assert answer.exit_code == 0, answer.stderr
+    found = read_probe(tmp_path / "probe.json")
+    check = next(one for one in found.checks if one.name.startswith("token ids mean the same"))
+    assert not check.passed
+    assert "is ' the' to the target and ' a' to it" in check.detail
+    assert found.decision.action == "undecided"
 
 
 @pytest.mark.parametrize(

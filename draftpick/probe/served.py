@@ -312,23 +312,25 @@ def _software(servers: Mapping[str, Server]) -> dict[str, str]:
 
 def _same_tokens(name: str, rows: Sequence[Row], own: Sequence[Reading], theirs: Sequence[Reading]) -> Check:
     """Whether both servers spell the same ids alike. Raises CannotProbe where they plainly do not."""
-    pairs = [
-        (token, ours, other)
-        for row, mine, yours in zip(rows, own, theirs, strict=True)
-        for token, ours, other in zip(row.tokens, mine.spelled or (), yours.spelled or (), strict=False)
-    ]
+    pairs: list[tuple[int, str, str]] = []
+    for row, mine, yours in zip(rows, own, theirs, strict=True):
+        pairs += zip(row.prompt_ids[1:], mine.before, yours.before, strict=False)
+        pairs += zip(row.tokens, mine.spelled, yours.spelled, strict=True)
     wrong = [pair for pair in pairs if pair[1] != pair[2]]
     title = f"token ids mean the same to {name}"
-    if not pairs:
+    if not any(ours or other for _, ours, other in pairs):
         return Check(title, True, "its server spells no tokens: not compared")
+    alike = f"{len(pairs) - len(wrong)} of {len(pairs)} tokens are spelled alike"
+    if not wrong:
+        return Check(title, True, alike)
+    token, ours, other = wrong[0]
+    example = f"{token} is {ours!r:.40} to the target and {other!r:.40} to it"
     if len(wrong) > PROBE["misspelled"] * len(pairs):
-        token, ours, other = wrong[0]
         raise CannotProbe(
-            f"{len(wrong)} of {len(pairs)} token ids mean other text to {name}: {token} is {ours!r:.40} to the target "
-            f"and {other!r:.40} to it",
+            f"{len(wrong)} of {len(pairs)} token ids mean other text to {name}: {example}",
             "the two have different tokenizers: take a draft with the target's own",
         )
-    return Check(title, not wrong, f"{len(pairs) - len(wrong)} of {len(pairs)} emitted tokens are spelled alike")
+    return Check(title, False, f"{alike}: {example}")
 
 
 def _own_draft(rows: Sequence[Row], own: Sequence[Reading]) -> list[Check]:

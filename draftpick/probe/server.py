@@ -53,8 +53,10 @@ class Reading(NamedTuple):
     top_log_prob: list[float]
     log_prob: list[float]
     """ln of the emitted token's probability, of the plain softmax."""
-    spelled: list[str] | None
-    """The emitted tokens as text; None where the server does not say."""
+    spelled: list[str]
+    """The emitted tokens as text; each "" where the server does not say."""
+    before: Sequence[str] = ()
+    """The prompt's tokens behind its first as text; empty where the server does not say."""
 
 
 class About(NamedTuple):
@@ -204,14 +206,19 @@ def _vllm_reading(choice: Mapping[str, Any], whole: Sequence[int], start: int) -
         raise _Lacks("prompt_logprobs", "vLLM returns them unless it was started with --max-logprobs 0")
     if len(columns) != len(whole):
         raise ValueError(f"{len(columns)} prompt_logprobs for {len(whole)} tokens")
-    found = Reading([], [], [], [])
-    for token, column in zip(whole[start:], columns[start:], strict=True):
+    before = [_spelling(column[str(token)]["decoded_token"]) for token, column in _pairs(whole, columns, 1, start)]
+    found = Reading([], [], [], [], before)
+    for token, column in _pairs(whole, columns, start, len(whole)):
         own = column[str(token)]
         # The column holds the emitted token and the first choice. In half precision both may lie as high: another token
         # stands there only where it was chosen.
         top = max(column, key=lambda name: (_log(column[name]["logprob"]), name != str(token)))
         _add(found, int(top), _log(column[top]["logprob"]), _log(own["logprob"]), own.get("decoded_token"))
     return found
+
+
+def _pairs(whole: Sequence[int], columns: Sequence[Any], start: int, end: int) -> Iterator[tuple[int, Any]]:
+    return zip(whole[start:end], columns[start:end], strict=True)
 
 
 # ---------------------------------------------------------------------- SGLang
@@ -459,8 +466,11 @@ def _add(found: Reading, top: int, top_log_prob: float, log_prob: float, spelled
     found.top.extend(_ids([top]))
     found.top_log_prob.append(top_log_prob)
     found.log_prob.append(log_prob)
-    assert found.spelled is not None
-    found.spelled.append(spelled if isinstance(spelled, str) else "")
+    found.spelled.append(_spelling(spelled))
+
+
+def _spelling(text: Any) -> str:
+    return text if isinstance(text, str) else ""
 
 
 def _ended(reason: Any) -> str:
