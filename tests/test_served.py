@@ -412,6 +412,15 @@ def test_what_measured_nothing_stands_in_no_ones_way(tmp_path: Path, target: Ser
     assert probe(tmp_path, target, draft).exit_code == 0
 
 
+@pytest.fixture
+def _interrupted_as_in_a_terminal() -> Iterator[None]:
+    """Whatever started these tests: what a shell runs in the background is deaf to SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupted_as_in_a_terminal")
 @pytest.mark.parametrize("answers", [0, 1])
 def test_an_interrupt_keeps_the_answers_of_the_part_it_breaks_off(tmp_path: Path, draft: Server, answers: int) -> None:
     """Ctrl-C while the second of two prompts that are asked at once is being written."""
