@@ -91,6 +91,9 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     """One model behind a port."""
 
+    daemon_threads = False
+    """A thread that is in torch when the interpreter ends would abort the process: its end is waited for."""
+
     def __init__(self, model: Model, speak: Speak, hook: Hook | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.ended = threading.Event()

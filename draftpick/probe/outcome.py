@@ -223,6 +223,12 @@ class Outcome:
             for draft in request.drafts
         ]
 
+    def end_interrupted(self) -> None:
+        """End with what the trace holds: an interrupt may come between an answer's writing and its counting."""
+        self.stopped_by, self.interrupted = "interrupted", True
+        if self.request.trace.is_file():
+            self.rows = list(read(self.request.trace).rows)
+
     def ways(self, draft: str, temperature: float) -> tuple[Drafts, ...]:
         """The ways to draft of which the rows tell something."""
         return result.measurable(self.rows, draft, temperature)

@@ -81,7 +81,7 @@ class Probe:
             try:
                 self._measure(writer)
             except KeyboardInterrupt:
-                outcome.stopped_by, outcome.interrupted = "interrupted", True
+                outcome.end_interrupted()
             if not outcome.interrupted:
                 self._compare_kept()
         if self._agreement.compared:

@@ -96,7 +96,8 @@ class ServedProbe:
             try:
                 self._measure(writer)
             except KeyboardInterrupt:
-                outcome.stopped_by, outcome.interrupted = "interrupted", True
+                outcome.end_interrupted()
+                outcome.eos_ids = ends_of(outcome.rows)
         self._tell_losses()
         return outcome
 
@@ -129,28 +130,26 @@ class ServedProbe:
         outcome.stopped_by = outcome.stopped_by or f"all {outcome.num_prompts} prompts were used"
 
     def _ask(self, part: Sequence[Task], writer: Writer) -> None:
-        """The answers of one part, written as they come; those of a part that is interrupted are kept too."""
+        """The answers of one part, written as they come."""
         outcome = self.outcome
         rows: list[Row] = []
         begun = time.monotonic()
-        try:
-            for task, found in side_by_side(self._row, part, self._request.batch_size):
-                if isinstance(found, Row):
-                    writer.append([found])
-                    rows.append(found)
-                    self._in_turn = 0
-                elif isinstance(found, TooLong):
-                    self._too_long += 1
-                elif isinstance(found, CannotProbe):
-                    self._lost[task.prompt.id] = found
-                    self._in_turn += 1
-                else:
-                    raise found
-        finally:
-            order = {task.key: place for place, task in enumerate(part)}
-            outcome.rows += sorted(rows, key=lambda row: order[row.prompt, row.digest, row.temperature])
-            outcome.eos_ids = ends_of(outcome.rows)
-            self._seconds["asking"] += time.monotonic() - begun
+        for task, found in side_by_side(self._row, part, self._request.batch_size):
+            if isinstance(found, Row):
+                writer.append([found])
+                rows.append(found)
+                self._in_turn = 0
+            elif isinstance(found, TooLong):
+                self._too_long += 1
+            elif isinstance(found, CannotProbe):
+                self._lost[task.prompt.id] = found
+                self._in_turn += 1
+            else:
+                raise found
+        order = {task.key: place for place, task in enumerate(part)}
+        outcome.rows += sorted(rows, key=lambda row: order[row.prompt, row.digest, row.temperature])
+        outcome.eos_ids = ends_of(outcome.rows)
+        self._seconds["asking"] += time.monotonic() - begun
         if self._unlooked and rows:
             self._look(rows)
 

@@ -170,7 +170,7 @@ class Writer:
         """Begin a trace, or go on behind what `keep` holds. Raises CannotWrite."""
         self.path = path
         self._new = keep is None
-        self._empty = keep is None
+        self._header_end = -1
         try:
             # Nothing that is there is ever overwritten: a name typed wrongly must not cost an old trace.
             self._file: BinaryIO = open(path, "xb" if self._new else "r+b", buffering=0)  # noqa: SIM115
@@ -182,6 +182,7 @@ class Writer:
                 self._go_on(keep)
             else:
                 self._write({"draftpick_trace": VERSION, **header})
+                self._header_end = self._file.tell()
         except BaseException:
             self._file.close()
             if self._new:  # a file without a header would stand in the way of the next try
@@ -215,15 +216,16 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # By what lies there: an interrupt may come between an answer's writing and any word about it.
+        empty = os.fstat(self._file.fileno()).st_size == self._header_end
         self._file.close()
-        if self._empty:  # nothing is lost, and the next try needs no other name
+        if empty:  # nothing is lost, and the next try needs no other name
             self.path.unlink(missing_ok=True)
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write answers and wait until they are on the disk. Raises CannotWrite; what was written before stays."""
         for row in rows:
             self._write(_plain(row))
-            self._empty = False
 
     def _write(self, value: Mapping[str, Any]) -> None:
         line = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
