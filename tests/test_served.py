@@ -347,7 +347,7 @@ def test_one_bad_answer_loses_one_prompt(tmp_path: Path, target: Server) -> None
     assert answer.exit_code == 0, answer.stderr
     found = read_probe(tmp_path / "probe.json")
     assert found.num_prompts == 5
-    assert any("1 prompts were lost" in one for one in (*found.notes, *found.doubts))
+    assert any("1 prompt was lost" in one for one in (*found.notes, *found.doubts))
     # The next run asks for it again.
     with serving(DRAFT) as well:
         assert probe(tmp_path, target, well, options=("--resume",)).exit_code == 0

@@ -104,7 +104,7 @@ def test_what_none_mends_loses_one_prompt(
     assert said.exit_code == 0, said.stderr
     found = read_probe(tmp_path / "probe.json")
     assert found.num_prompts == PROMPTS - 1
-    assert [one for one in (*found.notes, *found.doubts) if one.startswith("1 prompts were lost")]
+    assert [one for one in (*found.notes, *found.doubts) if one.startswith("1 prompt was lost")]
     assert len(traces.read(tmp_path / "probe.trace.jsonl").rows) == PROMPTS - 1
 
 

@@ -268,7 +268,7 @@ class ServedProbe:
             outcome.notes.append(f"prompts that do not fit the served context were left out: {self._too_long}")
         if not lost:
             return
-        said = f"{lost} prompts were lost: {_last(self._lost)}"
+        said = f"{lost} {'prompt was' if lost == 1 else 'prompts were'} lost: {_last(self._lost)}"
         if lost > PROBE["lost-share"] * (lost + outcome.num_prompts):
             outcome.doubts.append(f"{said}; those that are left may be the easy ones")
         else:
