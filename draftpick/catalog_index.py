@@ -127,7 +127,7 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
 
     Its records are whole again: the look-up tables are derived from what the index keeps apart as details.
     """
-    from draftpick.files import check_overlay
+    from draftpick.validation import check_overlay
 
     merged: Record = {key: dict(value) if isinstance(value, dict) else value for key, value in index.items()}
     merged["heavy"] = {}

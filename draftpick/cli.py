@@ -804,7 +804,7 @@ def catalog_add(
 ) -> None:
     """Write what a model's files say into an overlay, by default the one in your configuration folder."""
     from draftpick.catalog import user_folder
-    from draftpick.files import add_to_overlay
+    from draftpick.overlay import add_to_overlay
 
     folder = catalog_folder or user_folder()
     catalog, resolve = _sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})

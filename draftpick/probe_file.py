@@ -23,9 +23,10 @@ from pydantic import (
 )
 
 from draftpick.errors import InvalidFile, UsageError
-from draftpick.files import ModelRecord, model_row
+from draftpick.files import ModelRecord
 from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
+from draftpick.overlay import model_row
 from draftpick.record import Record, checked, first_wrong
 
 MOST_BYTES = 64 << 20

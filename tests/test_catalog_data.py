@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from draftpick import catalog
-from draftpick.files import AscendVersionsFile, FamilyFile, HeadRecord, ModelRecord, read_toml, validate
+from draftpick.files import AscendVersionsFile, FamilyFile, HeadRecord, ModelRecord
 from draftpick.models.parameters import count
+from draftpick.toml_file import read_toml
+from draftpick.validation import validate
 
 CATALOG = Path(__file__).parent.parent / "catalog"
 

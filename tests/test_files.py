@@ -14,20 +14,18 @@ from hypothesis import strategies as st
 
 from draftpick.errors import InvalidCatalog
 from draftpick.files import (
-    MAX_FILE_BYTES,
     ExpertsRecord,
     FamilyFile,
     LatentRecord,
     LineageRecord,
     ModelRecord,
     TokenizerRecord,
-    check_overlay,
-    read_toml,
-    validate,
-    write_overlay,
 )
 from draftpick.models.profile import Experts, LatentAttention, Lineage, ModelProfile
 from draftpick.models.tokenizer import Fingerprint
+from draftpick.overlay import write_overlay
+from draftpick.toml_file import MAX_FILE_BYTES, read_toml
+from draftpick.validation import check_overlay, validate
 
 BASE: dict[str, Any] = {
     "models": {"org/base": {"aliases": ["old/base"]}, "org/target": {"lineage": {"base_model": "org/base"}}},

@@ -51,7 +51,7 @@ def one_record(catalog: Catalog, name: str, *, as_json: bool, width: int | None,
 def validation(folder: Path | None) -> tuple[str, bool]:
     """The problems of the catalogue or an overlay, and whether none is an error."""
     from draftpick.catalog import packed_folder
-    from draftpick.files import validate
+    from draftpick.validation import validate
 
     checked = folder if folder is not None else packed_folder()
     problems = validate(checked)

@@ -1,0 +1,195 @@
+"""Writing models into a folder that is laid over the catalogue: other rows stay, and nothing unsound is written.
+
+pydantic: import this module inside functions.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from draftpick.errors import InvalidCatalog
+from draftpick.files import FamilyFile, ModelRecord, TokenizerRecord
+from draftpick.models.profile import ModelProfile
+from draftpick.toml_file import read_toml
+from draftpick.validation import Seen, as_record, by_name
+
+if TYPE_CHECKING:
+    from draftpick.models.tokenizer import Fingerprint
+
+
+class _Names(Protocol):
+    def model_id(self, name: str) -> str | None:
+        """The catalogued id that a name stands for."""
+
+
+def add_to_overlay(profile: ModelProfile, folder: Path, catalog: _Names, *, model_id: str | None = None) -> Path:
+    """Write a profile into an overlay folder, under `model_id` or its own id, and return the file written.
+
+    Raises InvalidCatalog where the id is an alias of another model or the file there is unsound, and CannotWrite.
+    """
+    named = profile.with_changes(id=model_id) if model_id else profile
+    owner = catalog.model_id(named.id)
+    if owner is not None and owner.lower() != named.id.lower() and "/" in named.id:
+        raise InvalidCatalog(f"{named.id} is another name of {owner}", "choose another id with --id")
+    slug = re.sub(r"[^a-z0-9]+", "-", (named.family or "local").lower()).strip("-") or "local"
+    path = folder / "families" / f"{slug}.toml"
+    write_overlay(named, path)
+    return path
+
+
+def write_overlay(profile: ModelProfile, path: Path) -> None:
+    """Write one model row into a family file, in place of a row with the same id; all other rows stay.
+
+    The file is replaced in one step. A tokenizer that was read from a file gets a record of its own in the folder
+    `tokenizers` beside the file's folder. Comments in front of the first key stay, others are lost.
+    Raises InvalidCatalog where the file there or the profile breaks the schema, and CannotWrite.
+    """
+    from draftpick.atomic import CannotWrite, one_at_a_time
+
+    model_row(profile, profile.family or "local")  # nothing is made for a profile that breaks the schema
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(f"{path}: {error.strerror or error}", "check the folder's permissions") from None
+    with one_at_a_time(path.parent):
+        _put_in(profile, path)
+
+
+def _put_in(profile: ModelProfile, path: Path) -> None:
+    from draftpick.atomic import CannotWrite, write_text
+
+    content, comment = _existing(path)
+    family = content.setdefault("family", profile.family or "local")
+    row = model_row(profile, family)
+    rows = [other for other in content.get("model", ()) if other["id"].lower() != profile.id.lower()]
+    content["model"] = sorted([*rows, row], key=lambda other: by_name(other["id"]))
+    try:
+        if _has_own_record(profile.tokenizer):
+            _write_tokenizer(profile.tokenizer, profile, path.parent.parent / "tokenizers")
+    except OSError as error:
+        raise CannotWrite(f"{path}: {error.strerror or error}", "check the folder's permissions") from None
+    write_text(path, comment + _family_text(content))
+
+
+def _existing(path: Path) -> tuple[dict[str, Any], str]:
+    """The content of the file that is there, and the comments in front of its first key."""
+    if not path.exists():
+        return {}, ""
+    content = read_toml(path)
+    seen = Seen({}, overlay=True)
+    if as_record(FamilyFile, path.name, content, seen) is None:
+        raise InvalidCatalog(f"{path}: {seen.problems[0].where}: {seen.problems[0].message}", seen.problems[0].fix)
+    comment = ""
+    for line in path.read_text(encoding="utf-8-sig").splitlines(keepends=True):
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+        comment += line
+    return content, comment
+
+
+def model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
+    """A profile as a row: what is unknown or as usual is left out."""
+    values: dict[str, Any] = {}
+    for name, value in profile._asdict().items():
+        if name not in ModelRecord.model_fields or value is None or (name == "family" and value == family):
+            continue
+        if name == "tokenizer":
+            value = _file_key(profile.tokenizer) if _has_own_record(profile.tokenizer) else value.key
+        elif name in ("experts", "latent", "lineage"):
+            derived = ("stock", "stock_generation")
+            value = {key: part for key, part in value._asdict().items() if part is not None and key not in derived}
+        elif name == "uncertain":
+            value = sorted(value)
+        elif name in ("notes", "made_for"):
+            value = list(value)
+        if value not in ({}, []) and value != ModelRecord.model_fields[name].default:
+            values[name] = value
+    where = f": {profile.path}" if profile.path else ""
+    values["source"] = f"read from {profile.origin}{where}"
+    values["checked"] = date.today()
+    seen = Seen({}, overlay=True)
+    if as_record(FamilyFile, profile.id, {"family": family, "model": [values]}, seen) is None:
+        raise InvalidCatalog(
+            f"{profile.id} does not fit the catalogue: {seen.problems[0].message}", seen.problems[0].fix
+        )
+    return values
+
+
+def _has_own_record(tokenizer: Fingerprint | None) -> bool:
+    """Whether it was read from a file: a catalogued record of the same ids was not read from this model."""
+    return tokenizer is not None and (tokenizer.tokens is not None or tokenizer.key.startswith("file:"))
+
+
+def _file_key(tokenizer: Fingerprint | None) -> str:
+    if tokenizer is None:
+        return ""
+    key = tokenizer.key
+    if tokenizer.full and not key.startswith("file:"):
+        key = f"file:{tokenizer.full[:16]}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", key)
+
+
+def _write_tokenizer(tokenizer: Fingerprint | None, profile: ModelProfile, folder: Path) -> None:
+    from draftpick.atomic import write_text
+
+    if tokenizer is None:
+        return
+    key = _file_key(tokenizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{key}.toml"
+    repos = [profile.id]
+    if path.exists():
+        known = read_toml(path).get("repos", [])
+        repos = sorted({*repos, *(name for name in known if isinstance(name, str))}, key=by_name)
+    values: dict[str, Any] = {"key": key, "confidence": "verified file", "repos": repos}
+    for name, value in tokenizer._asdict().items():
+        if name in TokenizerRecord.model_fields and name not in (*values, "control", "same_text_as"):
+            if name == "blocks":
+                value = "".join(value)
+            elif name == "sketch":
+                value = base64.b64encode(b"".join(part.to_bytes(4, "little") for part in value)).decode()
+            elif isinstance(value, tuple):
+                value = list(value)
+            if value not in (None, "", []) and value != TokenizerRecord.model_fields[name].default:
+                values[name] = value
+    values |= {"source": f"read from {profile.origin}: {profile.path or profile.id}", "checked": date.today()}
+    if tokenizer.control:
+        values["control"] = {str(token): tokenizer.control[token] for token in sorted(tokenizer.control)}
+    write_text(path, _table(values))
+
+
+def _family_text(content: Mapping[str, Any]) -> str:
+    lines = [_table({"family": content["family"]})]
+    for kind in ("not_published", "model", "head"):
+        lines.extend(f"[[{kind}]]\n{_table(row)}" for row in content.get(kind, ()))
+    return "\n".join(lines)
+
+
+def _table(row: Mapping[str, Any]) -> str:
+    """Keys and values, a line each; tables inside are inline."""
+    return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in row.items())
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):
+        clean = value.encode("utf-8", "replace").decode("utf-8")
+        return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(part)}" for key, part in value.items()) + " }"
+    return "[" + ", ".join(_value(part) for part in value) + "]"
