@@ -15,6 +15,7 @@ from draftpick.evidence import from_probe
 from draftpick.launch import Place, launch
 from draftpick.pair import BEHIND, DRAFT_FREE, Device, Engine, Setting
 from draftpick.probe import result
+from draftpick.probe.api import Server
 from draftpick.probe.command import speculating_urls, times_in
 from draftpick.probe.device import CannotProbe
 from draftpick.probe.document import given_costs, served_costs
@@ -22,7 +23,7 @@ from draftpick.probe.local import Sampling
 from draftpick.probe.outcome import ServedCosts, ServedStep
 from draftpick.probe.served import own_steps
 from draftpick.probe.served_times import Job, Prices, Servers, Timed, context_of, merged, price, unsteady, watch, whole
-from draftpick.probe.server import Server, called_otherwise, connect
+from draftpick.probe.server import called_otherwise, connect
 from draftpick.probe.session import speculating
 from draftpick.probe.started import started
 from draftpick.probe.trace import Row

@@ -13,7 +13,7 @@ from commands import Answer, run
 from misbehaving import Behaviour, answer, endless, hang, hang_after, nobody_listens, page, raw, reset
 from serving import Handler, Hook, Model, Server, serving
 
-from draftpick.probe import client, server
+from draftpick.probe import api, client
 from draftpick.probe import trace as traces
 from draftpick.probe_file import read_probe
 
@@ -31,8 +31,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits in tests: neither between tries, nor a minute for a server that hangs."""
     monkeypatch.setattr(client, "_FIRST_WAIT", 0.0)
     monkeypatch.setattr(client, "MOST_WAIT", 0.0)
-    monkeypatch.setattr(server, "_SECONDS", 20.0)
-    monkeypatch.setattr(server, "_SECONDS_PER_TOKEN", 0.0)
+    monkeypatch.setattr(api, "SECONDS", 20.0)
+    monkeypatch.setattr(api, "SECONDS_PER_TOKEN", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_what_none_mends_loses_one_prompt(
 ) -> None:
     turns = (3, 4) if name.startswith("hangs") else (3,)  # a hang is tried once more
     if name.startswith("hangs"):
-        monkeypatch.setattr(server, "_SECONDS", 3.0)
+        monkeypatch.setattr(api, "SECONDS", 3.0)
     with serving(DRAFT, hook=at(*turns, behave=LOST[name])) as odd:
         said = probe(tmp_path, target.url, odd.url, "--batch-size", "1")
     assert said.exit_code == 0, said.stderr
@@ -123,7 +123,7 @@ def test_a_server_that_never_answers_is_given_up(
     tmp_path: Path, target: Server, behave: Behaviour, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if behave is hang:
-        monkeypatch.setattr(server, "_SECONDS", 2.0)
+        monkeypatch.setattr(api, "SECONDS", 2.0)
     with serving(DRAFT, hook=at(behave=behave)) as odd:
         begun = time.monotonic()
         ended = probe(tmp_path, target.url, odd.url, prompts=60)
@@ -137,7 +137,7 @@ def test_a_server_that_never_answers_is_given_up(
 def test_the_time_limit_holds_before_the_first_answer_too(
     tmp_path: Path, target: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_SECONDS", 0.5)  # and as much for another try
+    monkeypatch.setattr(api, "SECONDS", 0.5)  # and as much for another try
     with serving(DRAFT, hook=at(behave=hang)) as odd:
         ended = probe(tmp_path, target.url, odd.url, "--batch-size", "1", "--time-limit", "1", prompts=60)
     assert ended.exit_code == 3

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftpick.choices import PROBE
+from draftpick.probe.api import About, Reading, Text
+from draftpick.probe.api_vllm import _part
 from draftpick.probe.client import Client
 from draftpick.probe.local import Sampling
 from draftpick.probe.prompts import Prompt
@@ -37,7 +39,6 @@ from draftpick.probe.served_times import (
     watch,
     widths,
 )
-from draftpick.probe.server import About, Reading, Text, _vllm_part
 from draftpick.probe.trace import Row
 
 STREAMS = Path(__file__).parent / "streams"
@@ -49,7 +50,7 @@ def recorded(name: str) -> list[tuple[Row, Stream]]:
     found = []
     for text in (STREAMS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
         one = json.loads(text)
-        parts = [(at, _vllm_part(json.loads(event))) for at, event in one["events"] if event != "[DONE]"]
+        parts = [(at, _part(json.loads(event))) for at, event in one["events"] if event != "[DONE]"]
         parts = [(at, number) for at, number in parts if number]
         row = Row(one["prompt"], "d", "", "en", 0.0, one["prompt_ids"], one["tokens"], "stop", None, None, {})
         found.append((row, Stream(0.0, tuple(at for at, _ in parts), tuple(number for _, number in parts))))

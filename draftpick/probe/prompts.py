@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from draftpick.catalog import packed_folder
 from draftpick.errors import InvalidFile
 from draftpick.models.bounded import open_regular, parse_json
 from draftpick.pair import WORKLOADS
+
+_T = TypeVar("_T")
 
 MOST_PROMPTS = 100_000
 LONGEST_LINE = 4 << 20
@@ -46,6 +48,12 @@ def different(prompts: Sequence[Prompt], notes: list[str]) -> list[Prompt]:
         repeated = len(prompts) - len(found)
         notes.append(f"repeated prompts were left out, as the same text tells nothing new: {repeated}")
     return found
+
+
+def in_parts(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """Rows, so many at a time."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def embedded(workload: str | None = None) -> list[Prompt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from draftpick.choices import PROBE
@@ -24,7 +24,7 @@ from draftpick.probe.device import (
 )
 from draftpick.probe.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
 from draftpick.probe.outcome import Costs, ModelFiles, Outcome, Request
-from draftpick.probe.prompts import Prompt, different
+from draftpick.probe.prompts import Prompt, different, in_parts
 from draftpick.probe.render import Renderer
 from draftpick.probe.trace import DraftColumns, Row, Writer
 
@@ -107,7 +107,7 @@ class Probe:
         outcome, request = self.outcome, self._request
         todo = self._todo()
         total, begun = outcome.num_prompts + len(todo), time.monotonic()
-        for part in _parts(todo, request.batch_size):
+        for part in in_parts(todo, request.batch_size):
             reason = outcome.reason_to_stop(time.monotonic() - begun, request.budget._replace(most_prompts=None))
             if reason is not None:
                 outcome.stopped_by = reason
@@ -330,11 +330,6 @@ def _check_possible(
                 f"{sampling.top_p:g}",
                 "name the temperature, top-k and top-p that the answers were sampled with",
             )
-
-
-def _parts(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 def _row(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -15,15 +15,15 @@ import numpy as np
 
 from draftpick import intervals
 from draftpick.choices import PROBE
+from draftpick.probe.api import Reading, Server
 from draftpick.probe.checks import Agreement, Check
 from draftpick.probe.client import side_by_side
 from draftpick.probe.device import CannotProbe, Place
 from draftpick.probe.local import Reading as LocalReading
 from draftpick.probe.local import Sampling
 from draftpick.probe.outcome import Outcome, Request
-from draftpick.probe.prompts import Prompt, different
+from draftpick.probe.prompts import Prompt, different, in_parts
 from draftpick.probe.served_times import Servers, Timed, price
-from draftpick.probe.server import Reading, Server
 from draftpick.probe.trace import DraftColumns, Row, Writer, ends_of
 
 LOOKED_AT = 4
@@ -111,7 +111,7 @@ class ServedProbe:
         begun = time.monotonic()
         if outcome.rows:
             self._look(outcome.rows)
-        for part in _parts(todo, request.batch_size):
+        for part in in_parts(todo, request.batch_size):
             if outcome.num_prompts >= request.budget.first_look and not request.budget.fixed:
                 self._price()
             seconds = time.monotonic() - begun
@@ -277,11 +277,6 @@ class ServedProbe:
 
 def _readings(server: Server, rows: Sequence[Row]) -> list[Reading]:
     return [server.read(row.prompt_ids, row.tokens, ended=row.ended == "stop") for row in rows]
-
-
-def _parts(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
-    for start in range(0, len(tasks), size):
-        yield tasks[start : start + size]
 
 
 def _last(lost: Mapping[str, CannotProbe]) -> str:

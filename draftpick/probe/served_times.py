@@ -18,12 +18,12 @@ import numpy as np
 
 from draftpick.choices import PROBE
 from draftpick.intervals import Sums
+from draftpick.probe.api import Server
 from draftpick.probe.client import side_by_side
 from draftpick.probe.device import CannotProbe
 from draftpick.probe.local import Sampling
 from draftpick.probe.outcome import ServedCosts, ServedStep
 from draftpick.probe.result import spread_of
-from draftpick.probe.server import Server
 from draftpick.probe.trace import Row
 from draftpick.speedup import StepTimes
 

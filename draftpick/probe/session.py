@@ -15,11 +15,12 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import BEHIND
 from draftpick.probe import translated, weights
+from draftpick.probe.api import Server
 from draftpick.probe.device import CannotProbe, Place, torch_here
 from draftpick.probe.document import document
 from draftpick.probe.outcome import ModelFiles, Outcome, Request
 from draftpick.probe.run import Probe
-from draftpick.probe.server import Server, called_otherwise, connect
+from draftpick.probe.server import called_otherwise, connect
 
 
 class Done(NamedTuple):
