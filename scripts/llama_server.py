@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -31,6 +32,8 @@ SCRIPTS = Path(__file__).resolve().parent
 DEMO = SCRIPTS.parent / "catalog" / "demo"
 LIMIT = 96
 """Tokens of the longest answer."""
+NEAR_TIE = 0.02
+"""Logits this near change places with the batch: the server keeps its cache in 16 bits."""
 TEXTS = (
     "def f(x):\n\treturn  x + 1\n",
     "Grüße, 東京 🚀",
@@ -91,13 +94,48 @@ def check(folder: Path, catalog: Catalog) -> int:
         wrong += asked(place, f"draft_model, k = {k}", place.line("draft_model", k), rows, k=k)
     for k in (3, 8):
         wrong += asked(place, f"ngram, k = {k}", place.line("ngram", k), rows)
-    return wrong + undrafted(place, rows[:8]) + refused(place)
+    return wrong + undrafted(place, rows[:8]) + refused(place) + served(place, rows)
 
 
-def probed(file: Path) -> Sequence[trace.Row]:
-    """Answers of the pair, with what the draft would have said, by `draftpick probe`."""
-    pair = [str(DEMO / "target"), str(DEMO / "draft"), "--prompts", str(DEMO / "prompts.jsonl"), "--device", "cpu"]
+def served(place: Place, rows: Sequence[trace.Row]) -> int:
+    """Probe the pair through two servers; 1 where text or matches are not those of the probe here."""
+    files = [shlex.join(["llama-server", "-m", str(place.pair / name)]) for name in ("target.gguf", "draft.gguf")]
+    with tempfile.TemporaryDirectory() as made, serving(place, files[0]) as target, serving(place, files[1]) as draft:
+        there = probed(Path(made) / "probe.json", "--target-url", target, "--draft-url", draft)
+    by_prompt = {row.prompt: row for row in there}
+    alike = [alike_until(by_prompt[here.prompt], here) for here in rows]
+    gaps = [here.gap[until] for here, until in zip(rows, alike, strict=True) if here.gap and until < len(here.tokens)]
+    tops = [
+        one == other
+        for here, until in zip(rows, alike, strict=True)
+        for one, other in zip(first_choices(by_prompt[here.prompt], until), first_choices(here, until), strict=True)
+    ]
+    right = sum(tops) >= 0.995 * len(tops) and max(gaps, default=0.0) <= NEAR_TIE
+    return said(
+        right,
+        f"probe through two servers: the draft's first choice as here in {sum(tops)} of {len(tops)} positions; "
+        f"{len(gaps)} of {len(rows)} texts part, where two logits lie {[round(gap, 4) for gap in gaps]} apart",
+    )
+
+
+def alike_until(one: trace.Row, other: trace.Row) -> int:
+    """Tokens until two answers part, or one ends."""
+    pairs = zip(one.tokens, other.tokens, strict=False)
+    shorter = min(len(one.tokens), len(other.tokens))
+    return next((place for place, pair in enumerate(pairs) if pair[0] != pair[1]), shorter)
+
+
+def first_choices(row: trace.Row, until: int) -> Sequence[int]:
+    """What the only draft would have said at the first places of an answer."""
+    (columns,) = row.drafts.values()
+    return columns.top[:until]
+
+
+def probed(file: Path, *places: str) -> Sequence[trace.Row]:
+    """Answers of the pair, with what the draft would have said, by `draftpick probe`: here, or at these `places`."""
+    pair = [str(DEMO / "target"), str(DEMO / "draft"), "--prompts", str(DEMO / "prompts.jsonl")]
     ways = ["--engine", "llama.cpp", "--max-new-tokens", str(LIMIT), "--precision", "0", "--costs", "roofline"]
+    ways += places or ["--device", "cpu"]
     command = [sys.executable, "-m", "draftpick", "probe", *pair, *ways, "-o", str(file), "--exit-zero", "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return trace.read(file.with_suffix(".trace.jsonl")).rows
