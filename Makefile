@@ -39,7 +39,7 @@ test: $(BIN)/draftpick $(INDEX)
 # Lines of the probe and of the look at devices that the tests run, in their processes too.
 coverage: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest --cov --cov-report=
-	$(BIN)/coverage report --include='draftpick/probe/*,draftpick/devices.py' --show-missing --fail-under=95
+	$(BIN)/coverage report --include='draftpick/probing/*,draftpick/devices.py' --show-missing --fail-under=95
 
 lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .

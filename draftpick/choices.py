@@ -212,14 +212,14 @@ PROBE_TABLE: tuple[Choice, ...] = (
     Choice("own-log-probs", 0.1, "nats between a token as it is written and as it is read: kernels differ by less"),
     Choice("probed-drafts", 3, "of `recommend --probe`: the best is nearly always among the first three"),
 )
-"""How long a probe goes on, and what makes its figures doubtful; see draftpick/probe."""
+"""How long a probe goes on, and what makes its figures doubtful; see draftpick/probing."""
 
 GATE_TABLE: tuple[Choice, ...] = (
     Choice("level", 0.98, "of a difference from the baseline: an unchanged pair fails in one run of a hundred"),
     Choice("tolerance", 0.01, "of an acceptance rate: a loss that moves a speed-up by less than 1 %"),
     Choice("common-prompts", 8, "for a comparison by prompt: fewer say less than all prompts of both"),
 )
-"""What a gate takes for worse where its policy does not say; see draftpick/gate."""
+"""What a gate takes for worse where its policy does not say; see draftpick/gating."""
 
 DOCTOR_TABLE: tuple[Choice, ...] = (
     Choice("old-catalogue", 180, "days after which about one generation of models and engines is missing"),

@@ -215,8 +215,8 @@ def _keep_on_termination() -> None:
 def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":
     """Measure the first drafts of an answer, keep the probe file, and say what it shows."""
     from draftpick.evidence import from_probe
-    from draftpick.probe.command import run_best
     from draftpick.probe_file import to_text
+    from draftpick.probing.command import run_best
 
     drafts = [found.proposal.draft for found in answer.viable if found.proposal.draft is not None]
     options = {**options, "dtype": dtype_of(options["dtype"])}
@@ -329,7 +329,7 @@ def probe(
 ) -> None:
     """Measure drafts on this device: the real acceptance rate, every num_spec_tokens, and what a step costs."""
     options = _options(dict(locals()))
-    from draftpick.probe.command import run, run_served
+    from draftpick.probing.command import run, run_served
 
     gc.enable()  # a probe runs for minutes
     _keep_on_termination()
@@ -536,11 +536,11 @@ def gate(
     options = _options(dict(locals()))
     if init is not None:
         from draftpick.advice_file import read_advice
-        from draftpick.gate.start import first_policy
+        from draftpick.gating.start import first_policy
 
         console.write(first_policy(read_advice(init)), output)
         return
-    from draftpick.gate import command
+    from draftpick.gating import command
 
     gc.enable()
     catalog, resolve = _sources(options)

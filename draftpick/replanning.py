@@ -26,8 +26,8 @@ from draftpick.replay import (
 from draftpick.speedup import StepTimes, widened
 
 if TYPE_CHECKING:
-    from draftpick.probe.trace import TraceFile
     from draftpick.probe_file import ProbeFile
+    from draftpick.probing.trace import TraceFile
 
 
 class Kind(NamedTuple):
@@ -159,8 +159,8 @@ def _rule(measured: Evidence) -> Acceptance:
 
 def load_probe(path: Path, catalog: Catalog, temperature: float | None = None) -> Saved:
     """A probe file and its trace. Raises InvalidFile, and UsageError for a temperature it did not measure."""
-    from draftpick.probe.trace import read
     from draftpick.probe_file import read_probe, trace_of
+    from draftpick.probing.trace import read
 
     probe = read_probe(path)
     evidence = from_probe(probe, catalog, temperature)

@@ -14,20 +14,31 @@ from draftpick.errors import UsageError
 from draftpick.evidence import from_probe
 from draftpick.launch import Place, launch
 from draftpick.pair import BEHIND, DRAFT_FREE, Device, Engine, Setting
-from draftpick.probe import result
-from draftpick.probe.api import Server
-from draftpick.probe.command import speculating_urls, times_in
-from draftpick.probe.device import CannotProbe
-from draftpick.probe.document import given_costs, served_costs
-from draftpick.probe.local import Sampling
-from draftpick.probe.outcome import ServedCosts, ServedStep
-from draftpick.probe.served import own_steps
-from draftpick.probe.served_times import Job, Prices, Servers, Timed, context_of, merged, price, unsteady, watch, whole
-from draftpick.probe.server import called_otherwise, connect
-from draftpick.probe.session import speculating
-from draftpick.probe.started import started
-from draftpick.probe.trace import Row
 from draftpick.probe_file import CheckRecord, CostRecord
+from draftpick.probing import result
+from draftpick.probing.api import Server
+from draftpick.probing.command import speculating_urls, times_in
+from draftpick.probing.device import CannotProbe
+from draftpick.probing.document import given_costs, served_costs
+from draftpick.probing.local import Sampling
+from draftpick.probing.outcome import ServedCosts, ServedStep
+from draftpick.probing.served import own_steps
+from draftpick.probing.served_times import (
+    Job,
+    Prices,
+    Servers,
+    Timed,
+    context_of,
+    merged,
+    price,
+    unsteady,
+    watch,
+    whole,
+)
+from draftpick.probing.server import called_otherwise, connect
+from draftpick.probing.session import speculating
+from draftpick.probing.started import started
+from draftpick.probing.trace import Row
 from draftpick.replanning import Saved
 
 Say = Callable[[str], None]

@@ -27,8 +27,8 @@ from draftpick.doctor_file import DoctorFile
 from draftpick.gate_file import BaselineFile, GateFile, PolicyFile
 from draftpick.models import profile
 from draftpick.observe_file import ObservationFile
-from draftpick.probe.trace import DraftColumns, Row
 from draftpick.probe_file import GivenCosts, ProbeFile
+from draftpick.probing.trace import DraftColumns, Row
 from draftpick.report.text import json_text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

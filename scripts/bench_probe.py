@@ -33,13 +33,13 @@ from draftpick import intervals, replay
 from draftpick.catalog import load
 from draftpick.choices import PROBE
 from draftpick.intervals import Sums, ratio_interval
-from draftpick.probe import checks, device, local, prompts, result, timing
-from draftpick.probe.local import GREEDY, LocalModel, Sampling
-from draftpick.probe.outcome import Costs, ModelFiles, Outcome, Request
-from draftpick.probe.prompts import Prompt
-from draftpick.probe.result import Budget
-from draftpick.probe.run import Probe
-from draftpick.probe.trace import Row
+from draftpick.probing import checks, device, local, prompts, result, timing
+from draftpick.probing.local import GREEDY, LocalModel, Sampling
+from draftpick.probing.outcome import Costs, ModelFiles, Outcome, Request
+from draftpick.probing.prompts import Prompt
+from draftpick.probing.result import Budget
+from draftpick.probing.run import Probe
+from draftpick.probing.trace import Row
 from draftpick.replay import GREEDY_DRAFT, Acceptance
 from draftpick.speedup import Interval
 
@@ -783,11 +783,11 @@ IN_A_PROCESS = """
 import json, random, sys
 from pathlib import Path
 from draftpick.catalog import load
-from draftpick.probe import device, local
-from draftpick.probe.prompts import Prompt
-from draftpick.probe.result import Budget
-from draftpick.probe.outcome import ModelFiles, Request
-from draftpick.probe.run import Probe
+from draftpick.probing import device, local
+from draftpick.probing.prompts import Prompt
+from draftpick.probing.result import Budget
+from draftpick.probing.outcome import ModelFiles, Request
+from draftpick.probing.run import Probe
 
 def peak():
     try:

@@ -24,20 +24,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bench_probe import DEMO, pool
 
 from draftpick.catalog import load as load_catalog
-from draftpick.gate import judge
-from draftpick.gate.baseline import updated
-from draftpick.gate.evidence import Sources
 from draftpick.gate_file import BaselineFile, BaselineRow, GateFile, PairRow, Policy, PolicyFile
+from draftpick.gating import judge
+from draftpick.gating.baseline import updated
+from draftpick.gating.evidence import Sources
 from draftpick.models import resolve
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Setting
-from draftpick.probe import local, prompts, result
-from draftpick.probe.document import document, draft_record
-from draftpick.probe.outcome import ModelFiles, Outcome, Request
-from draftpick.probe.result import Budget
-from draftpick.probe.run import Probe
-from draftpick.probe.trace import DraftColumns, Row, Writer
 from draftpick.probe_file import TraceRecord, sha256, to_text
+from draftpick.probing import local, prompts, result
+from draftpick.probing.document import document, draft_record
+from draftpick.probing.outcome import ModelFiles, Outcome, Request
+from draftpick.probing.result import Budget
+from draftpick.probing.run import Probe
+from draftpick.probing.trace import DraftColumns, Row, Writer
 from draftpick.replay import acceptance_rate
 
 RUNS = 400

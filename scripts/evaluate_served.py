@@ -31,11 +31,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bench_probe import DEMO, ROOT, Figure, logit_gaps, table
 from test_engines import environment, until_ready
 
-from draftpick.probe import local, result, trace
-from draftpick.probe.checks import near_tie
-from draftpick.probe.local import LocalModel, Sampling
-from draftpick.probe.server import connect
-from draftpick.probe.trace import DraftColumns, Row, TraceFile
+from draftpick.probing import local, result, trace
+from draftpick.probing.checks import near_tie
+from draftpick.probing.local import LocalModel, Sampling
+from draftpick.probing.server import connect
+from draftpick.probing.trace import DraftColumns, Row, TraceFile
 
 REAL = ROOT / "build" / "real-pair"
 OUT = ROOT / "build" / "eval-served"

@@ -25,7 +25,7 @@ from draftpick import replay
 from draftpick.catalog import Catalog
 from draftpick.launch import Wanted, launch
 from draftpick.observe import FAMILIES, observe
-from draftpick.probe import trace
+from draftpick.probing import trace
 from draftpick.scrape import Scrape, parse
 
 SCRIPTS = Path(__file__).resolve().parent

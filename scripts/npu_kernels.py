@@ -1,7 +1,7 @@
 """The operations for which torch_npu has a kernel, asked of its own library: what the tests' stand-in for it knows.
 
     pip download --no-deps --dest build torch-npu==2.13.0 && unzip -d build/torch_npu build/torch_npu-2.13.0-*.whl
-    python scripts/npu_kernels.py build/torch_npu/torch_npu/lib > tests/probe/fake_npu/torch_npu/kernels.txt
+    python scripts/npu_kernels.py build/torch_npu/torch_npu/lib > tests/probing/fake_npu/torch_npu/kernels.txt
 
 The library registers its kernels when it is loaded, and needs no device for that; what it asks of CANN, which is not
 here, is answered by a library of empty functions. It takes gcc, nm, and the torch that this torch_npu is made for.

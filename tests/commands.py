@@ -50,7 +50,7 @@ def environment(home: Path | None = None, **variables: str) -> dict[str, str]:
     return {**kept, **nobody, **variables}
 
 
-FAKE_NPU = Path(__file__).parent / "probe" / "fake_npu"
+FAKE_NPU = Path(__file__).parent / "probing" / "fake_npu"
 
 
 def beside_npu(folder: Path, *on_path: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from draftpick.probe.local import LocalModel, Sampling, generate, load, uniforms
+from draftpick.probing.local import LocalModel, Sampling, generate, load, uniforms
 
 Hook = Callable[["Handler", str, dict[str, Any]], bool]
 """Looks at a request before it is answered; True: it has answered, or broken off, itself."""

@@ -1,6 +1,6 @@
 """The guide for Atlas servers, in two languages, shows what is printed. UPDATE_DOCUMENTS=1 writes the output anew.
 
-Blocks under a mark run on the stand-in for an NPU (tests/probe/fake_npu). Their numbers are not compared: times,
+Blocks under a mark run on the stand-in for an NPU (tests/probing/fake_npu). Their numbers are not compared: times,
 versions and the rounding of a CPU are no facts of the page.
 """
 

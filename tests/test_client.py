@@ -49,8 +49,8 @@ from misbehaving import (
 
 from draftpick.errors import UsageError
 from draftpick.http import NoAnswer, Server, address
-from draftpick.probe.client import MOST_BYTES, MOST_WAIT, Client, NotServed, Refused, side_by_side
-from draftpick.probe.device import CannotProbe
+from draftpick.probing.client import MOST_BYTES, MOST_WAIT, Client, NotServed, Refused, side_by_side
+from draftpick.probing.device import CannotProbe
 
 FINE = answer({"fine": True})
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -805,7 +805,7 @@ def test_a_machine_that_starts_no_more_threads_is_told() -> None:
 def test_an_interrupt_ends_the_process() -> None:
     script = (
         "import os, threading\n"
-        "from draftpick.probe.client import side_by_side\n"
+        "from draftpick.probing.client import side_by_side\n"
         "def function(number):\n    os.write(1, b'begun\\n')\n    threading.Event().wait()\n"
         "list(side_by_side(function, range(9), 3))\n"
     )

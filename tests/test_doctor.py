@@ -915,7 +915,7 @@ def test_torch_and_transformers_are_imported_beside_a_torch_npu_without_cann(tmp
     (described / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
     script = (
         "import os\nfrom draftpick.errors import DraftpickError\n"
-        "from draftpick.probe.device import find_device, torch_here\n"
+        "from draftpick.probing.device import find_device, torch_here\n"
         "torch = torch_here()\n"
         "from transformers import LlamaForCausalLM\n"
         "print(find_device(None, torch), os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'])\n"

@@ -14,8 +14,8 @@ from commands import Answer, run, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftpick.gate.baseline import difference_of
 from draftpick.gate_file import BaselineRow, PromptSums, read_baseline
+from draftpick.gating.baseline import difference_of
 from draftpick.probe_file import IntervalRecord
 from draftpick.toml_file import Lines, tomllib
 

@@ -16,11 +16,11 @@ from commands import Answer, command, environment, from_a_terminal, run
 from jsonschema import Draft202012Validator
 
 from draftpick import replay
-from draftpick.probe import trace as traces
-from draftpick.probe.local import Sampling, generate, load, read_answers
-from draftpick.probe.timing import run_assisted
-from draftpick.probe.trace import DraftColumns, Row
 from draftpick.probe_file import read_probe
+from draftpick.probing import trace as traces
+from draftpick.probing.local import Sampling, generate, load, read_answers
+from draftpick.probing.timing import run_assisted
+from draftpick.probing.trace import DraftColumns, Row
 from draftpick.report.csv import PROBE
 from draftpick.report.csv import render as csv_of
 from draftpick.report.speculation_profile import render as profile_of

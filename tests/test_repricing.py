@@ -22,9 +22,9 @@ from serving import Handler, Model, Server, serving
 
 from draftpick.choices import PROBE
 from draftpick.intervals import Sums
-from draftpick.probe import served_times, started
-from draftpick.probe.served import own_steps
 from draftpick.probe_file import ProbeFile, read_probe
+from draftpick.probing import served_times, started
+from draftpick.probing.served import own_steps
 
 PAIR = Path(__file__).parent.parent / "catalog" / "demo"
 TARGET, DRAFT = Model(PAIR / "target"), Model(PAIR / "draft")

@@ -24,8 +24,8 @@ from draftpick import schemas
 from draftpick.advice_file import read_advice
 from draftpick.errors import InvalidFile
 from draftpick.gate_file import GateFile, PolicyFile
-from draftpick.probe import trace
 from draftpick.probe_file import GivenCosts, read_probe
+from draftpick.probing import trace
 from draftpick.record import SCHEMA_VERSION
 from draftpick.report.csv import ADVICE
 from draftpick.report.csv import render as csv_of

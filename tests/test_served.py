@@ -15,9 +15,9 @@ import pytest
 from commands import Answer, run
 from serving import Handler, Model, Server, llama, serving, sglang, vllm
 
-from draftpick.probe import trace as traces
-from draftpick.probe.local import Sampling, load, read_answers
 from draftpick.probe_file import read_probe
+from draftpick.probing import trace as traces
+from draftpick.probing.local import Sampling, load, read_answers
 
 PAIR = Path(__file__).parent.parent / "catalog" / "demo"
 PROMPTS = str(PAIR / "prompts.jsonl")

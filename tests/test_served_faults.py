@@ -13,9 +13,9 @@ from commands import Answer, run
 from misbehaving import Behaviour, answer, endless, hang, hang_after, nobody_listens, page, raw, reset
 from serving import Handler, Hook, Model, Server, serving
 
-from draftpick.probe import api, client
-from draftpick.probe import trace as traces
 from draftpick.probe_file import read_probe
+from draftpick.probing import api, client
+from draftpick.probing import trace as traces
 
 PAIR = Path(__file__).parent.parent / "catalog" / "demo"
 QUICK = ("--prompts", str(PAIR / "prompts.jsonl"), "--max-new-tokens", "8", "--precision", "0", "--costs", "roofline")

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftpick.choices import PROBE
-from draftpick.probe.api import About, Reading, Text
-from draftpick.probe.api_vllm import _part
-from draftpick.probe.client import Client
-from draftpick.probe.local import Sampling
-from draftpick.probe.prompts import Prompt
-from draftpick.probe.served_times import (
+from draftpick.probing.api import About, Reading, Text
+from draftpick.probing.api_vllm import _part
+from draftpick.probing.client import Client
+from draftpick.probing.local import Sampling
+from draftpick.probing.prompts import Prompt
+from draftpick.probing.served_times import (
     Found,
     Job,
     NotTimed,
@@ -39,7 +39,7 @@ from draftpick.probe.served_times import (
     watch,
     widths,
 )
-from draftpick.probe.trace import Row
+from draftpick.probing.trace import Row
 
 STREAMS = Path(__file__).parent / "streams"
 """What vLLM 0.32.0 sent for the demo pair, on a busy machine: one answer a line, its parts with their times."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from draftpick.probe import started as starting
-from draftpick.probe.client import Client
-from draftpick.probe.device import CannotProbe
-from draftpick.probe.started import started
+from draftpick.probing import started as starting
+from draftpick.probing.client import Client
+from draftpick.probing.device import CannotProbe
+from draftpick.probing.started import started
 
 SERVER = """
 import json, os, signal, subprocess, sys
