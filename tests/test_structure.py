@@ -61,6 +61,7 @@ STAGES = [
     {"doctor"},
     {"doctor_file"},
     {"scrape", "responses"},
+    {"counters"},
     {"observe"},
     {"launch_text"},
     {"launch"},
