@@ -32,6 +32,7 @@ STAGES = [
     {"memory", "acceptance", "speedup"},
     {"cost"},
     {"evidence"},
+    {"option_values"},
     {"place"},
     {"predict"},
     {"intervals"},
@@ -66,7 +67,8 @@ STAGES = [
     {"repricing"},
     {"report.blocks"},
     {"report"},
-    {"schemas", "options"},
+    {"schemas", "options", "commands"},
+    {"api"},
     {"console"},
     {"cli", "__main__"},
 ]
