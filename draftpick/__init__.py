@@ -1,7 +1,5 @@
 """draftpick: which draft model to put in front of a target for speculative decoding."""
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
 __all__ = [
@@ -17,6 +15,7 @@ __all__ = [
     "recommend",
 ]
 
+TYPE_CHECKING = False  # not imported from typing: that alone would be most of what this module takes
 if TYPE_CHECKING:
     from draftpick.advice_file import AdviceFile
     from draftpick.api import check, gate, plan, probe, recommend

@@ -1,8 +1,8 @@
 """draftpick from Python: the commands as functions, which return what those write as JSON, as records.
 
-A function takes the options of its command by their names, with `_` for `-`: `--max-num-seqs 8` is `max_num_seqs=8`, and
-what is not given is as if it had not been typed. It prints nothing, asks nothing and exits never; what goes wrong is a
-`DraftpickError`, whose `hint` names options as the command line does.
+A function takes the options of its command by their names, with `_` for `-`: `--max-num-seqs 8` is `max_num_seqs=8`,
+and what is not given is as if it had not been typed. It prints nothing, asks nothing and never exits. What goes wrong
+is a `DraftpickError`, whose `hint` names options as the command line does.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 
 from draftpick import commands
 from draftpick.advice_file import AdviceFile, advice_of
-from draftpick.errors import UsageError
 from draftpick.gate_file import GateFile
-from draftpick.option_values import PARAMETERS, Unfit, meant, refuse, takes_several
+from draftpick.option_values import ARGUMENTS, PARAMETERS, Unfit, meant, refuse, takes_several
 from draftpick.probe_file import ProbeFile, to_text
 
 
@@ -269,8 +268,7 @@ def probe(
         >>> found.drafts[0].acceptance_rate.value
         0.61
     """
-    options = _options({**locals(), "draft": None}, several=True)
-    options["draft"] = _names(draft)
+    options = _options(locals(), several=True)
     done = commands.probe(options, say=_silent, ask=_refuse)
     if options["output"] is not None:
         from draftpick.atomic import write_text
@@ -348,16 +346,11 @@ def plan(
         >>> draftpick.plan(acceptance_rate=0.65, draft_cost=0.05).decision.num_spec_tokens
         4
     """
-    options = _options({**locals(), "probe_file": None})
-    if isinstance(probe_file, (str, os.PathLike)):
-        options["probe_file"] = Path(probe_file)
-    elif probe_file is not None and not isinstance(probe_file, ProbeFile):
-        raise UsageError(
-            f"a plan is made from no {type(probe_file).__name__}",
-            "give a probe file, the record of a probe, or numbers",
-        )
+    called = dict(locals())
+    if isinstance(probe_file, ProbeFile):
+        options = {**_options({**called, "probe_file": None}), "probe_file": probe_file}
     else:
-        options["probe_file"] = probe_file
+        options = _options(called)
     return advice_of(commands.document(commands.plan(options, say=_silent), options))
 
 
@@ -391,9 +384,7 @@ def gate(
         >>> draftpick.gate("pairs.toml").passed
         True
     """
-    options = _options({**locals(), "policy_file": None})
-    options["policy_file"] = Path(policy_file)
-    return commands.gate(options, say=_silent, ask=_refuse)
+    return commands.gate(_options(locals()), say=_silent, ask=_refuse)
 
 
 def _silent(text: str) -> None:
@@ -410,7 +401,7 @@ _TELLING = ("images", "thinking")
 
 
 def _options(called: Mapping[str, Any], *, several: bool = False) -> dict[str, Any]:
-    """The values of a call as those of a command; `several`: numbers may be lists, as those of a probe.
+    """The values of a call as those of a command; `several`: of a probe, which takes several where others take one.
 
     Raises UsageError.
     """
@@ -419,14 +410,15 @@ def _options(called: Mapping[str, Any], *, several: bool = False) -> dict[str, A
 
 def _value(name: str, called: Any, several: bool) -> Any:
     parameter, value = PARAMETERS.get(name, name), _plain(called)
-    if value is None or value == [] or (value is False and parameter not in _TELLING):
+    if value is None or value == []:
         return None
-    if takes_several(parameter, numbers=several) and not isinstance(value, list):
+    if takes_several(parameter, of_probe=several) and not isinstance(value, list):
         value = [value]
     try:
-        return meant(parameter, value, several=several)
+        found = meant(parameter, value, of_probe=several)
     except Unfit as unfit:
-        refuse(f"--{name.replace('_', '-')}", unfit.value, unfit.wanted)
+        refuse(name if name in ARGUMENTS else f"--{name.replace('_', '-')}", unfit.value, unfit.wanted)
+    return None if found is False and parameter not in _TELLING else found
 
 
 def _plain(value: Any) -> Any:
@@ -442,13 +434,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     return [_plain(one) for one in value] if isinstance(value, Sequence) else value
-
-
-def _names(draft: Any) -> list[str]:
-    """Drafts as they are named, one or several. Raises UsageError."""
-    plain = _plain(draft if draft is not None else [])
-    names = plain if isinstance(plain, list) else [plain]
-    for name in names:
-        if not isinstance(name, str):
-            raise UsageError(f"a draft is {str(name)[:40]!r}", "give the name or the folder of a model")
-    return names

@@ -91,6 +91,7 @@ _SWITCHES = {
     "resume",
     "yes",
     "probe_best",
+    "update_baseline",
 }
 _RATIOS = {
     "acceptance_rate",
@@ -102,10 +103,10 @@ _RATIOS = {
 }
 """Numbers of `plan`, which says itself what of them cannot be."""
 _LISTS = {"draft_model", "select", "ignore", "policy", "draft_url", "speculating_url"}
-_NUMBER_LISTS = {"temperature", "timed_batch"}
-"""Of the probe, which measures several at once; one number is one of them."""
-_ARGUMENTS = ("target", "draft", "probe_file")
-_PATHS = {"catalog_folder", "rules_file", "output", "prompts", "responses", "trace"}
+_OF_PROBE = {"temperature", "timed_batch", "draft"}
+"""Those of which the probe, which measures several at once, takes several; one value is one of them."""
+ARGUMENTS = ("target", "draft", "probe_file", "policy_file")
+_PATHS = {"catalog_folder", "rules_file", "output", "prompts", "responses", "trace", "probe_file", "policy_file"}
 PARAMETERS = {"all": "everything", "probe": "probe_best", "format": "output_format", "catalog": "catalog_folder"}
 """Options whose parameter has another name, because Python has taken the option's."""
 
@@ -120,12 +121,12 @@ class Unfit(Exception):
         """What the option takes, in words."""
 
 
-def meant(name: str, value: Any, *, several: bool = False) -> Any:
-    """A value of a parameter as commands take it: a path as a Path. `several`: a list of numbers is taken as well.
+def meant(name: str, value: Any, *, of_probe: bool = False) -> Any:
+    """A value of a parameter as commands take it: a path as a Path. `of_probe`: some take lists as well.
 
     Raises Unfit.
     """
-    if several and name in _NUMBER_LISTS and isinstance(value, list) and value:
+    if of_probe and name in _OF_PROBE and isinstance(value, list) and value:
         return [meant(name, one) for one in value]
     real = isinstance(value, (int, float)) and not isinstance(value, bool)
     if name in _INTEGERS:
@@ -149,9 +150,9 @@ def meant(name: str, value: Any, *, several: bool = False) -> Any:
     return Path(value) if name in _PATHS else value
 
 
-def takes_several(name: str, *, numbers: bool) -> bool:
-    """Whether a parameter is a list; `numbers`: of a command that takes several where others take one."""
-    return name in _LISTS or (numbers and name in _NUMBER_LISTS)
+def takes_several(name: str, *, of_probe: bool) -> bool:
+    """Whether a parameter takes several values; `of_probe`: of the command that takes several where others take one."""
+    return name in _LISTS or (of_probe and name in _OF_PROBE)
 
 
 def refuse(option: str, value: Any, wanted: str) -> NoReturn:
@@ -186,7 +187,7 @@ def asked(command: str, values: Mapping[str, Any], present: Device | None = None
 def spelled(parameters: Iterable[str]) -> dict[str, str]:
     """Options as they are spelled on the command line, without the dashes before them → parameter."""
     taken = {parameter: option for option, parameter in PARAMETERS.items()}
-    options = (parameter for parameter in parameters if parameter not in _ARGUMENTS)
+    options = (parameter for parameter in parameters if parameter not in ARGUMENTS)
     return {taken.get(parameter, parameter).replace("_", "-"): parameter for parameter in options}
 
 

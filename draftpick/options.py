@@ -527,12 +527,12 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
     if path is None:
         return command_line
     values = dict(command_line)
-    known, several = spelled(command_line), "timed_batch" in command_line
+    known, of_probe = spelled(command_line), "timed_batch" in command_line
     for key, value in _read_config(path).items():
         name = known.get(key.replace("_", "-"))
         if name is None:
             raise UsageError(f"{path}: unknown option {key!r}", _near(key, known))
-        checked = _checked(path, key, name, value, several)
+        checked = _checked(path, key, name, value, of_probe)
         if name == "json":
             name, checked = "output_format", Format.json if checked else None
         if values[name] is None:
@@ -552,9 +552,9 @@ def _read_config(path: Path) -> Mapping[str, Any]:
     return read_toml(path, "mend the line named, or leave --config out")
 
 
-def _checked(path: Path, key: str, name: str, value: Any, several: bool) -> Any:
+def _checked(path: Path, key: str, name: str, value: Any, of_probe: bool) -> Any:
     try:
-        found = meant(name, value, several=several)
+        found = meant(name, value, of_probe=of_probe)
     except Unfit as unfit:
         raise InvalidFile(f"{path}: {key} = {unfit.value!r}", f"{key} takes {unfit.wanted}") from None
     if name == "output_format":
