@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from draftpick import replay
 from draftpick.advice import Advice
 from draftpick.catalog import Catalog
-from draftpick.errors import UsageError
+from draftpick.errors import InvalidFile, UsageError
 from draftpick.evidence import Evidence, PolicyRow, from_probe, spread_of, times_of
 from draftpick.pair import MEASURED
 from draftpick.replay import (
@@ -173,5 +173,10 @@ def load_probe(source: Path | ProbeFile, catalog: Catalog, temperature: float | 
             f"{path}: nothing was measured{f' at temperature {temperature:g}' if temperature is not None else ''}",
             f"it holds {', '.join(f'{heat:g}' for heat in heats)}" if heats else "probe a draft with the target's ids",
         )
-    found = trace_of(probe, path)
+    try:
+        found = trace_of(probe, path)
+    except InvalidFile:
+        if isinstance(source, Path):
+            raise
+        found = None  # what has its name in the current folder is another's
     return Saved(probe, evidence, read(found) if found is not None else None)

@@ -215,9 +215,15 @@ def test_a_record_is_planned_as_its_file_is(probe_file: Path, monkeypatch: pytes
     assert len(draftpick.plan(record, policy="all").policies) == 5
 
 
-def test_a_record_without_its_trace_says_what_to_name(probe_file: Path, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("others", [False, True], ids=["no trace", "the trace of another probe"])
+def test_a_record_is_planned_without_its_trace(
+    probe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
     monkeypatch.chdir(tmp_path)
+    if others:
+        Path("probe.trace.jsonl").write_text("{}\n")
     record = ProbeFile.model_validate_json(probe_file.read_bytes())
+    assert draftpick.plan(record).candidates == draftpick.plan(probe_file).candidates
     with pytest.raises(draftpick.DraftpickError, match="trace is gone"):
         draftpick.plan(record, policy="all")
 
