@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from draftpick.advice import Advice
 from draftpick.catalog import Catalog
-from draftpick.errors import UsageError
+from draftpick.errors import InvalidFile, UsageError
 from draftpick.evidence import Evidence, PolicyRow, from_probe, spread_of, times_of
 from draftpick.pair import MEASURED
 from draftpick.replay import GREEDY_DRAFT, Acceptance, Trace
@@ -155,12 +155,15 @@ def _rule(measured: Evidence) -> Acceptance:
     return Acceptance(True, float(f"{heat:g}"), block=measured.way == "sampled_block")
 
 
-def load_probe(path: Path, catalog: Catalog, temperature: float | None = None) -> Saved:
-    """A probe file and its trace. Raises InvalidFile, and UsageError for a temperature it did not measure."""
+def load_probe(source: Path | ProbeFile, catalog: Catalog, temperature: float | None = None) -> Saved:
+    """A probe with its trace: beside the probe file, or, of a record that no file is known of, in the current folder.
+
+    Raises InvalidFile, and UsageError for a temperature it did not measure.
+    """
     from draftpick.probe_file import read_probe, trace_of
     from draftpick.probing.trace import read
 
-    probe = read_probe(path)
+    probe, path = (read_probe(source), source) if isinstance(source, Path) else (source, Path("the probe"))
     evidence = from_probe(probe, catalog, temperature)
     if not evidence:
         heats = sorted({one.temperature for one in probe.drafts})
@@ -168,5 +171,10 @@ def load_probe(path: Path, catalog: Catalog, temperature: float | None = None) -
             f"{path}: nothing was measured{f' at temperature {temperature:g}' if temperature is not None else ''}",
             f"it holds {', '.join(f'{heat:g}' for heat in heats)}" if heats else "probe a draft with the target's ids",
         )
-    found = trace_of(probe, path)
+    try:
+        found = trace_of(probe, path)
+    except InvalidFile:
+        if isinstance(source, Path):
+            raise
+        found = None  # what has its name in the current folder is another's
     return Saved(probe, evidence, read(found) if found is not None else None)

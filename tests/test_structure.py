@@ -33,6 +33,7 @@ STAGES = [
     {"memory"},
     {"cost"},
     {"evidence"},
+    {"option_values"},
     {"place"},
     {"predict"},
     {"intervals"},
@@ -69,7 +70,8 @@ STAGES = [
     {"repricing"},
     {"report.blocks"},
     {"report"},
-    {"schemas", "options"},
+    {"schemas", "options", "commands"},
+    {"api"},
     {"console"},
     {"cli", "__main__"},
 ]
