@@ -7,7 +7,7 @@ INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
-	test-engines test-torch-npu clean
+	test-engines test-torch-npu test-lowest dist release-check sbom clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -145,6 +145,25 @@ test-torch-npu: $(BIN)/draftpick $(INDEX)
 	$(TORCH_NPU)/bin/python -m pip install --quiet torch-npu==2.13.0
 	$(TORCH_NPU)/bin/python -m pip install --quiet --editable '.[probe]' pytest
 	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
+
+# What goes to PyPI: the source distribution, and the wheel built out of it. Nothing of the checkout but its files counts.
+dist: $(VENV)/release
+	rm -rf dist
+	$(BIN)/python -m uv build --quiet
+	ls -l dist
+
+$(VENV)/release: pyproject.toml | $(BIN)/draftpick
+	$(BIN)/python -m pip install --quiet --group release
+	touch $@
+
+# The files of dist/ in new environments, one for each Python that is here; PROBE= leaves out the probe, and torch.
+PROBE ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+release-check: dist
+	$(BIN)/python scripts/check_release.py dist $(if $(PROBE),--probe $(PROBE)) $(CHECKED)
+
+# A bill of materials (CycloneDX) beside the wheel: it, what it depends on as installed now, and its data.
+sbom: dist
+	$(BIN)/python scripts/sbom.py dist
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage .coverage.*
