@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
+.PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
 	test-engines test-torch-npu test-lowest dist release-check sbom clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
@@ -35,6 +35,27 @@ gate: $(BIN)/draftpick $(INDEX)
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
+
+# The tests that need no torch, in an environment without it.
+CORE ?= build/core
+test-core:
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --upgrade pip
+	$(CORE)/bin/python -m pip install --quiet --editable '.[dev]'
+	HF_HUB_OFFLINE=1 $(CORE)/bin/python -m pytest
+
+# All tests with the lowest versions that pyproject.toml takes, but for torch: those before 2.13 bring gigabytes. The
+# oldest numpy has no wheel for Python 3.12. What a new package says to an old one about its future is nobody's fault here.
+LOWEST ?= build/lowest
+test-lowest: $(VENV)/release
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet torch==2.13.0
+	echo torch==2.13.0 > $(LOWEST)/torch.txt
+	$(BIN)/python -m uv pip compile --quiet --resolution lowest-direct --python $(LOWEST)/bin/python --extra probe \
+		--override $(LOWEST)/torch.txt --output-file $(LOWEST)/versions.txt pyproject.toml
+	$(BIN)/python -m uv pip install --quiet --python $(LOWEST)/bin/python --constraints $(LOWEST)/versions.txt \
+		--editable '.[probe,dev]'
+	HF_HUB_OFFLINE=1 $(LOWEST)/bin/python -m pytest -W default::DeprecationWarning -W default::PendingDeprecationWarning
 
 # Lines of the probe and of the look at devices that the tests run, in their processes too.
 coverage: $(BIN)/draftpick $(INDEX)

@@ -91,8 +91,8 @@ def take(python: Path, step: Step, folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DRAFTPICK"))}
     environment |= {"HF_HUB_OFFLINE": "1", "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1", "COLUMNS": "200"}
     done = subprocess.run(
-        # Warnings of our own code are shown at once by an older Python, and errors in a newer one.
-        [python, "-X", "dev", "-m", "draftpick", *step.arguments],
+        # What one Python warns of is an error in a later one.
+        [python, "-W", "default", "-m", "draftpick", *step.arguments],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,

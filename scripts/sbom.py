@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A bill of materials for the wheel of a folder, as CycloneDX JSON: it, what it needs as installed now, and its data.
 
-    python scripts/sbom.py dist      # writes dist/draftpick-VERSION.cdx.json
+    python scripts/sbom.py dist            # writes dist/draftpick-VERSION.cdx.json
+    python scripts/sbom.py dist elsewhere  # writes it into another folder
 
 The packages are those of a new environment with nothing but the wheel in it, read by cyclonedx-py; the data are the
 rows of docs/data-licences.md. Extras are not in it: which torch is installed is the user's choice. Needs the group
@@ -102,8 +103,8 @@ def needs(wheel: Path) -> set[str]:
 
 
 def main() -> None:
-    (folder,) = sys.argv[1:]
-    (wheel,) = Path(folder).glob("*.whl")
+    folder, *elsewhere = (Path(argument) for argument in sys.argv[1:])
+    (wheel,) = folder.glob("*.whl")
     bill = packages(wheel.resolve())
     data = list(components())
     root = bill["metadata"]["component"]
@@ -118,7 +119,7 @@ def main() -> None:
     text = json.dumps(bill, indent=2, ensure_ascii=False) + "\n"
     if wrong := JsonStrictValidator(VERSION).validate_str(text):
         raise SystemExit(f"not valid CycloneDX: {wrong}")
-    path = Path(folder) / f"draftpick-{root['version']}.cdx.json"
+    path = (elsewhere or [folder])[0] / f"draftpick-{root['version']}.cdx.json"
     path.write_text(text, encoding="utf-8")
     print(f"{path}: {len(bill['components']) - len(data)} packages, {len(data)} kinds of data")
 
