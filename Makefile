@@ -6,8 +6,8 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
-	test-engines test-torch-npu clean
+.PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
+	test-engines test-torch-npu test-lowest dist release-check sbom clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,27 @@ gate: $(BIN)/draftpick $(INDEX)
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
+
+# The tests that need no torch, in an environment without it.
+CORE ?= build/core
+test-core:
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --upgrade pip
+	$(CORE)/bin/python -m pip install --quiet --editable '.[dev]'
+	HF_HUB_OFFLINE=1 $(CORE)/bin/python -m pytest
+
+# All tests with the lowest versions that pyproject.toml takes, but for torch: those before 2.13 bring gigabytes. The
+# oldest numpy has no wheel for Python 3.12. What a new package says to an old one about its future is nobody's fault here.
+LOWEST ?= build/lowest
+test-lowest: $(VENV)/release
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet torch==2.13.0
+	echo torch==2.13.0 > $(LOWEST)/torch.txt
+	$(BIN)/python -m uv pip compile --quiet --resolution lowest-direct --python $(LOWEST)/bin/python --extra probe \
+		--override $(LOWEST)/torch.txt --output-file $(LOWEST)/versions.txt pyproject.toml
+	$(BIN)/python -m uv pip install --quiet --python $(LOWEST)/bin/python --constraints $(LOWEST)/versions.txt \
+		--editable '.[probe,dev]'
+	HF_HUB_OFFLINE=1 $(LOWEST)/bin/python -m pytest -W default::DeprecationWarning -W default::PendingDeprecationWarning
 
 # Lines of the probe and of the look at devices that the tests run, in their processes too.
 coverage: $(BIN)/draftpick $(INDEX)
@@ -146,6 +167,25 @@ test-torch-npu: $(BIN)/draftpick $(INDEX)
 	$(TORCH_NPU)/bin/python -m pip install --quiet torch-npu==2.13.0
 	$(TORCH_NPU)/bin/python -m pip install --quiet --editable '.[probe]' pytest
 	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
+
+# What goes to PyPI: the source distribution, and the wheel built out of it. Nothing of the checkout but its files counts.
+dist: $(VENV)/release
+	rm -rf dist
+	$(BIN)/python -m uv build --quiet
+	ls -l dist
+
+$(VENV)/release: pyproject.toml | $(BIN)/draftpick
+	$(BIN)/python -m pip install --quiet --group release
+	touch $@
+
+# The files of dist/ in new environments, one for each Python that is here; PROBE= leaves out the probe, and torch.
+PROBE ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+release-check: dist
+	$(BIN)/python scripts/check_release.py dist $(if $(PROBE),--probe $(PROBE)) $(CHECKED)
+
+# A bill of materials (CycloneDX) beside the wheel: it, what it depends on as installed now, and its data.
+sbom: dist
+	$(BIN)/python scripts/sbom.py dist
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage .coverage.*
