@@ -55,30 +55,26 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _replace(target: Path, text: str) -> None:
-    handle, temporary = _temporary(target)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(handle)
-            os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-            if fcntl is None:
-                file.close()  # Windows moves no open file
-            os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _temporary(target: Path) -> tuple[int, str]:
-    """A new file beside `target`, whose lock is held: its handle and its name."""
+    """Write beside a file, and move it there; again where a run that removes leftovers came before the lock."""
     while True:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(target), suffix=_UNFINISHED)
-        lock(handle, wait=True)
-        if is_at(handle, name):
-            return handle, name
-        os.close(handle)  # a run that removes leftovers came before the lock
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=_prefix(target), suffix=_UNFINISHED)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                lock(handle, wait=True)
+                if not is_at(handle, temporary):
+                    continue
+                file.write(text)
+                file.flush()
+                os.fsync(handle)
+                os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+                if fcntl is None:
+                    file.close()  # Windows moves no open file
+                os.replace(temporary, target)
+                return
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
 
 
 def _write_to_special(path: Path, text: str) -> None:
