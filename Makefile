@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
+.PHONY: demo gate test test-faults coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
 	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
@@ -35,6 +35,10 @@ gate: $(BIN)/draftpick $(INDEX)
 
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
+
+# Commands killed, and interrupted, at every moment; `make test` tries some of them.
+test-faults: $(BIN)/draftpick $(INDEX)
+	DRAFTPICK_FAULTS=1 $(BIN)/python -m pytest tests/test_faults.py
 
 # Lines of the probe and of the look at devices that the tests run, in their processes too.
 coverage: $(BIN)/draftpick $(INDEX)

@@ -211,6 +211,27 @@ def test_a_clock_that_goes_back_changes_no_figure(probing: Runs, tmp_path: Path)
     assert figures(tmp_path / "plain") == figures(tmp_path / "back")
 
 
+MEASURING = POLICY.replace(
+    'evidence = "probe.json"', f'probe = true\nprompts = "{DEMO / "prompts.jsonl"}"\nmax_new_tokens = 2'
+)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_gate_that_is_ended_while_it_measures_leaves_no_half_probe(
+    sent: signal.Signals, probing: Runs, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.toml").write_text(MEASURING, encoding="utf-8")
+    (tmp_path / "gate-demo.json").write_text("old")
+    ended = probing(tmp_path, ("gate", "-q"), at=8, sent=sent)
+    assert ended.code == (130 if sent == signal.SIGTERM else -signal.SIGKILL)
+    assert (tmp_path / "gate-demo.json").read_text() == "old"
+    assert len([name for name in unfinished(tmp_path) if "/" not in name]) == (sent == signal.SIGKILL)
+    again = probing(tmp_path, ("gate", "-q"))
+    assert again.code in (0, 1, 3)
+    assert names(tmp_path) == ["gate-demo.json", "gate-demo.trace.jsonl", "pairs.toml"], again.stderr
+    assert traces.read(tmp_path / "gate-demo.trace.jsonl").rows
+
+
 # ---------------------------------------------------------------------- two at once
 
 
@@ -369,3 +390,65 @@ def test_a_terminal_of_any_width(columns: str, here: Path) -> None:
         os.close(terminal)
         assert one.wait(30) == 0
     os.close(reader)
+
+
+# ---------------------------------------------------------------------- places where nothing can be written
+
+
+def test_a_probe_in_a_folder_that_is_gone_is_told(probing: Runs, tmp_path: Path) -> None:
+    words = [*PROBE[: PROBE.index("-o")], "-o", str(tmp_path / "probe.json")]
+    ended = probing(tmp_path, words, around=["folder gone"])
+    assert (ended.code, ended.stderr.splitlines()[0]) == (3, "error: the folder that draftpick was started in is gone")
+
+
+def test_a_probe_without_room_for_temporary_files_is_told(tmp_path: Path) -> None:
+    full = subprocess.run(
+        [sys.executable, "-c", NO_ROOM, *PROBE],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert full.returncode == 3
+    assert full.stderr.startswith("error: No usable temporary directory found in ")
+    assert "hint: free some space there, or name another folder with TMPDIR" in full.stderr
+
+
+def as_nobody(folder: Path, *words: str, **variables: str | None) -> subprocess.CompletedProcess[str]:
+    """Run as a user whom the machine does not know, whose permissions count, and who has no home."""
+    unshare = ["unshare", "--user", "--map-user=12345"]
+    try:
+        subprocess.run([*unshare, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this machine makes no other users")
+    around = {name: value for name, value in environment().items() if name != "HOME"}
+    return subprocess.run(
+        [*unshare, *command(*words)], cwd=folder, env=around, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("recommend", TARGET, "-o", "out.txt"), "out.txt: Permission denied"),
+        (("catalog", "add", DRAFT, "--catalog", "mine"), "Permission denied"),
+        (PROBE, "probe.trace.jsonl: nothing can be written there"),
+    ],
+    ids=["-o", "overlay", "probe"],
+)
+def test_a_folder_that_cannot_be_written_is_told_before_minutes_are_spent(
+    words: Sequence[str], said: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o555)
+    ended = as_nobody(tmp_path, *words)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert said in ended.stderr.splitlines()[0]
+    assert "loading" not in ended.stderr
+
+
+def test_a_user_without_a_home_is_told_where_rows_could_go(tmp_path: Path) -> None:
+    ended = as_nobody(tmp_path, "catalog", "add", DRAFT)
+    assert (ended.returncode, names(tmp_path)) == (2, [])
+    assert "hint: name a folder with --catalog" in ended.stderr
+    assert as_nobody(tmp_path, "recommend", TARGET).returncode == 0
