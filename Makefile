@@ -6,8 +6,8 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
-	test-engines test-torch-npu test-lowest dist release-check sbom clean
+.PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served \
+	walk-served test-real-tokenizers test-engines test-torch-npu test-lowest dist release-check sbom test-faults clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +56,10 @@ test-lowest: $(VENV)/release
 	$(BIN)/python -m uv pip install --quiet --python $(LOWEST)/bin/python --constraints $(LOWEST)/versions.txt \
 		--editable '.[probe,dev]'
 	HF_HUB_OFFLINE=1 $(LOWEST)/bin/python -m pytest -W default::DeprecationWarning -W default::PendingDeprecationWarning
+
+# Commands killed, and interrupted, at every moment; `make test` tries some of them.
+test-faults: $(BIN)/draftpick $(INDEX)
+	DRAFTPICK_FAULTS=1 $(BIN)/python -m pytest tests/test_faults.py
 
 # Lines of the probe and of the look at devices that the tests run, in their processes too.
 coverage: $(BIN)/draftpick $(INDEX)

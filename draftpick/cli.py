@@ -683,9 +683,11 @@ def catalog_add(
     from draftpick.overlay import add_to_overlay
 
     folder = catalog_folder or user_folder()
+    if folder is None:
+        raise UsageError("there is no home folder to write to", "name a folder with --catalog")
     catalog, resolve = commands.sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})
     path = add_to_overlay(resolve(model, revision), folder, catalog, model_id=model_id)
-    typer.echo(f"written to {path}", err=True)
+    console.remark(f"written to {path}")
 
 
 # ---------------------------------------------------------------------- the application
