@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from commands import run
-from pages import DOCS, ROOT
+from documents import DOCS
+from pages import ROOT
 
 import draftpick
 from draftpick.catalog import load
