@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftpick import __version__, console
+from draftpick import __version__, completion, console
 from draftpick.errors import UsageError
 from draftpick.options import (
     AsJson,
@@ -281,10 +281,17 @@ def check(
 
 def probe(
     target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="Hub id, folder or catalogue name.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="Hub id, folder or catalogue name.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
     ] = None,
     draft: Annotated[
-        list[str] | None, typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False, autocompletion=completion.models),
     ] = None,
     target_url: TargetUrl = None,
     draft_url: DraftUrls = None,
@@ -742,7 +749,10 @@ def doctor(
 
 
 def rules(
-    name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="One rule, as size-ratio.", show_default=False, autocompletion=completion.rules),
+    ] = None,
     no_color: NoColor = None,
 ) -> None:
     """What the rules check, why, and what to do about it."""
@@ -753,7 +763,10 @@ def rules(
 
 
 def catalog_list(
-    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines, devices or issues.")] = "models",
+    kind: Annotated[
+        str,
+        typer.Option(help="models, heads, tokenizers, engines, devices or issues.", autocompletion=completion.kinds),
+    ] = "models",
     family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
@@ -768,7 +781,12 @@ def catalog_list(
 
 
 def catalog_show(
-    name: Annotated[str, typer.Argument(help="A model, head, tokenizer, engine or device.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A model, head, tokenizer, engine or device.", show_default=False, autocompletion=completion.records
+        ),
+    ],
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from draftpick import completion
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.pair import STOP_RULES, WORKLOADS, Device, Setting
@@ -115,17 +116,38 @@ def share(option: str) -> Callable[[str], float]:
 
 _WHERE, _REQUESTS, _RULES, _OUTPUT = "Where the pair runs", "Requests", "Rules", "Output"
 
-Target = Annotated[str, typer.Argument(help="Hub id, local folder, GGUF file or catalogue alias.", show_default=False)]
-Draft = Annotated[str, typer.Argument(help="The draft: a model or a published head.", show_default=False)]
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="Hub id, local folder, GGUF file or catalogue alias.",
+        show_default=False,
+        autocompletion=completion.models,
+    ),
+]
+Draft = Annotated[
+    str,
+    typer.Argument(
+        help="The draft: a model or a published head.", show_default=False, autocompletion=completion.drafts
+    ),
+]
 Drafts = Annotated[
     list[str] | None,
     typer.Option(
-        "--draft-model", "-d", help="Of all drafts, judge only this one; repeat for several.", show_default=False
+        "--draft-model",
+        "-d",
+        help="Of all drafts, judge only this one; repeat for several.",
+        show_default=False,
+        autocompletion=completion.drafts,
     ),
 ]
 EngineName = Annotated[
     str | None,
-    typer.Option("--engine", help="NAME or NAME@VERSION, as vllm-ascend@0.18.0.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--engine",
+        help="NAME or NAME@VERSION, as vllm-ascend@0.18.0.",
+        rich_help_panel=_WHERE,
+        autocompletion=completion.engines,
+    ),
 ]
 DeviceName = Annotated[
     str | None,
@@ -134,6 +156,7 @@ DeviceName = Annotated[
         help="As 910b3 or atlas-800i-a2; auto, npu:1 or cuda for one that is here; `draftpick catalog list --kind "
         "devices` shows all.",
         rich_help_panel=_WHERE,
+        autocompletion=completion.devices,
     ),
 ]
 TensorParallel = Annotated[
@@ -294,6 +317,7 @@ Select = Annotated[
         "--select",
         help="Run only this rule (`draftpick rules` lists them); repeat for several.",
         rich_help_panel=_RULES,
+        autocompletion=completion.rules,
         show_default=False,
     ),
 ]
@@ -386,7 +410,12 @@ def _whole(option: str, help: str, panel: str = _MEASURED) -> Any:
 
 TorchDevice = Annotated[
     str | None,
-    typer.Option("--device", help="npu, npu:0, cuda:1, mps, cpu or auto (default).", rich_help_panel=_WHERE),
+    typer.Option(
+        "--device",
+        help="npu, npu:0, cuda:1, mps, cpu or auto (default).",
+        rich_help_panel=_WHERE,
+        autocompletion=completion.torch_devices,
+    ),
 ]
 LoadedDtype = Annotated[
     str | None,

@@ -66,7 +66,8 @@ STAGES = [
     {"repricing"},
     {"report.blocks"},
     {"report"},
-    {"schemas", "options"},
+    {"schemas", "completion"},
+    {"options"},
     {"console"},
     {"cli", "__main__"},
 ]
