@@ -1,21 +1,22 @@
 """What the site makes of pages that are written for GitHub: hooks of mkdocs, see mkdocs.yml.
 
 Pages link to files of the repository. Those outside docs/ (README, a catalogue's file) are brought into the site, under
-`project/`, and the links lead there. The catalogue's pages are made here, and formulas become MathML, which browsers
-draw by themselves.
+`project/`, and the links lead there. The catalogue's pages are made here, formulas become MathML, which browsers draw
+by themselves, and of a console's block the typed lines stand out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import escape
 from os.path import normpath, relpath
 from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 from reference import CATALOGUE
@@ -34,7 +35,10 @@ _LINK = re.compile(r"(?P<before>\]\()(?P<path>[^()\s#:]+)(?P<rest>(?:#[^()\s]*)?
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.mdx_configs["toc"]["slugify"] = slugify(case="lower")  # as GitHub does, in any script
     config.mdx_configs["pymdownx.superfences"] = {
-        "custom_fences": [{"name": "math", "class": "math", "format": _formula}]
+        "custom_fences": [
+            {"name": "math", "class": "math", "format": _formula},
+            {"name": "console", "class": "console", "format": _console},
+        ]
     }
     return config
 
@@ -53,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         seen.add(path)
         if not path.is_relative_to(ROOT / "docs"):
             name = OUTSIDE + path.relative_to(ROOT).as_posix()
-            files.append(File.generated(config, name, abs_src_path=str(path)))
+            files.append(File.generated(config, name, abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV))
         if path.suffix == ".md":
             todo += (ROOT / target for target, _ in _targets(path))
     return files
@@ -100,3 +104,15 @@ def _in_repository(source: Path, link: str) -> str:
 
 def _formula(source: str, *_: Any, **__: Any) -> str:
     return f'<div class="formula">{convert(source.strip(), display="block")}</div>'
+
+
+def _console(source: str, *_: Any, **__: Any) -> str:
+    """A console as it is: lexers take lines of an output that begin with # for prompts."""
+    lines = (
+        f'<span class="gp">$ </span><span class="command">{escape(line[2:])}</span>'
+        if line.startswith("$ ")
+        else f'<span class="go">{escape(line)}</span>'
+        for line in source.rstrip().split("\n")
+    )
+    text = "\n".join(lines)
+    return f'<div class="language-console highlight"><pre><code>{text}\n</code></pre></div>'

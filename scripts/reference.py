@@ -418,7 +418,17 @@ def _method(name: str, facts: Mapping[str, Any]) -> list[str]:
 def _exception(row: Mapping[str, Any]) -> list[str]:
     where = "; ".join(f"{name}: {_condition(value)}" for name, value in row.items() if name not in _NOT_CONDITIONS)
     verdict = row["verdict"] + (f" ({row['severity']})" if row.get("severity") else "")
-    return [verdict, prose(where), prose(row["reason"]), _window(row), sources(row)]
+    why = re.sub(r"\{(\w+)\}", lambda found: _OF_THE_PAIR[found[1]], row["reason"])
+    return [verdict, prose(where), prose(why), _window(row), sources(row)]
+
+
+_OF_THE_PAIR = {
+    "target": "the target",
+    "draft": "the draft",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "max_num_seqs",
+}
+"""What a reason names of the pair that is judged."""
 
 
 def _condition(value: Any) -> str:
