@@ -7,7 +7,7 @@ INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
-	test-engines test-torch-npu clean
+	test-engines test-torch-npu docs docs-links reference clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -57,6 +57,23 @@ fix: $(BIN)/draftpick
 schemas: $(BIN)/draftpick
 	$(BIN)/python -m draftpick.schemas
 	UPDATE_DOCUMENTS=1 $(BIN)/python -m pytest tests/test_formats.py -k write_the_page
+
+# What is generated from the code and the catalogue for readers: docs/reference.
+reference: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python scripts/reference.py
+
+$(BIN)/mkdocs: pyproject.toml | $(BIN)/draftpick
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+# The documentation as a site, in build/site; every link inside it is followed. Nothing is fetched but the tools.
+docs: $(BIN)/mkdocs $(INDEX)
+	NO_MKDOCS_2_WARNING=1 XDG_CONFIG_HOME=/dev/null $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python scripts/check_links.py build/site
+
+# The same, and every address outside is asked for: needs a network.
+docs-links: docs
+	$(BIN)/python scripts/check_links.py build/site --external
 
 # The picture of a report in the README; needs chromium.
 picture: $(BIN)/draftpick $(INDEX)
