@@ -180,7 +180,7 @@ def _command(name: str, command: Any) -> str:
         f"## draftpick {name}",
         command.help or "",
         f"```text\ndraftpick {' '.join((name, *words, '[OPTIONS]'))}\n```",
-        (command.epilog or "").replace("Example: ", "Example:\n\n```sh\n") + "\n```",
+        "```sh\n" + "\n".join(re.findall(r"Example: (.+)", command.epilog or "")) + "\n```",
     ]
     if arguments:
         parts.append(table(("argument", "what it is"), ([code(_argument(one)), one.help or ""] for one in arguments)))

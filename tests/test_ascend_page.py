@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import typer
-from commands import beside_npu, on_terminal
-from pages import ROOT, Clone, shown, without_numbers
+from pages import ROOT, Machine, as_shown, without_numbers
 
 from draftpick.catalog import load
 from draftpick.cli import app
@@ -52,31 +51,11 @@ def shell_lines(page: Path) -> list[str]:
     return [re.sub(r"\s+#.*", "", line) for line in lines]
 
 
-class Machine(Clone):
-    """A user in a clone without NPU; the stand-in beside it where a step asks for it."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        npu = beside_npu(folder)
-        self._npu = {
-            **self.variables,
-            **npu,
-            "ASCEND_TOOLKIT_HOME": os.path.relpath(folder / "cann", self.folder),
-            "PATH": os.pathsep.join([str(folder / "bin"), npu["PATH"]]),
-            "PYTHONPATH": os.pathsep.join([npu["PYTHONPATH"], str(ROOT)]),
-        }
-
-    def run(self, step: Step) -> tuple[int, str]:
-        """The exit code of a step, and what it prints."""
-        variables = self._npu if step.on_stand_in else self.variables
-        return on_terminal(["bash", "-c", step.command], variables, self.folder)
-
-
 def printed(machine: Machine, step: Step) -> str:
     """What a step prints, as far as the page shows it."""
-    code, text = machine.run(step)
+    code, text = machine.run(step.command, on_stand_in=step.on_stand_in)
     assert code in ({REFUSED[step.command]} if step.command in REFUSED else {0, 1}), text
-    return shown(text, step.output)
+    return as_shown(text, step.output)
 
 
 @pytest.fixture

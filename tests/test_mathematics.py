@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from commands import run
-from documents import DOCS
-from pages import ROOT
+from pages import DOCS, ROOT
 
 from draftpick.replay import GREEDY_DRAFT, Trace, answer_from_matches, replay
 from draftpick.speedup import length_from_positions, mean_acceptance_length, speedup, step_times

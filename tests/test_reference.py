@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import run
-from documents import DOCS
-from pages import ROOT
+from pages import DOCS, ROOT
 
 import draftpick
 from draftpick.catalog import load
