@@ -201,11 +201,11 @@ def _argument(one: Any) -> str:
 
 def _option(one: Any) -> list[str]:
     spelled = [f"`{name}`" for name in (*one.opts, *one.secondary_opts)]
-    default = one.default
-    shown = "" if default in (None, False, (), []) else code(getattr(default, "value", default))
-    help = one.help or ""
+    help, _, told = (one.help or "").partition(" Default: ")
+    default = code(getattr(one.default, "value", one.default)) if one.default not in (None, False, (), []) else ""
     many = " Repeat for several." if one.multiple and "repeat" not in help.lower() else ""
-    return [", ".join(spelled), _values(one), shown, f"{help}{many}".replace("|", "\\|")]
+    row = (told.rstrip(".") or default, f"{help}{many}")
+    return [", ".join(spelled), _values(one), *(cell.replace("|", "\\|") for cell in row)]
 
 
 def _values(one: Any) -> str:
