@@ -60,7 +60,7 @@ schemas: $(BIN)/draftpick
 
 # What is generated from the code and the catalogue for readers: docs/reference.
 reference: $(BIN)/draftpick $(INDEX)
-	$(BIN)/python scripts/reference.py
+	XDG_CONFIG_HOME=/dev/null $(BIN)/python scripts/reference.py
 
 $(BIN)/mkdocs: pyproject.toml | $(BIN)/draftpick
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
