@@ -7,7 +7,7 @@ INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
-	test-engines test-torch-npu docs docs-links reference clean
+	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +59,7 @@ schemas: $(BIN)/draftpick
 	UPDATE_DOCUMENTS=1 $(BIN)/python -m pytest tests/test_formats.py -k write_the_page
 
 # What is generated from the code and the catalogue for readers: docs/reference.
+.PHONY: reference docs docs-links
 reference: $(BIN)/draftpick $(INDEX)
 	XDG_CONFIG_HOME=/dev/null $(BIN)/python scripts/reference.py
 
