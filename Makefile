@@ -84,6 +84,24 @@ schemas: $(BIN)/draftpick
 	$(BIN)/python -m draftpick.schemas
 	UPDATE_DOCUMENTS=1 $(BIN)/python -m pytest tests/test_formats.py -k write_the_page
 
+# What is generated from the code and the catalogue for readers: docs/reference.
+.PHONY: reference docs docs-links
+reference: $(BIN)/draftpick $(INDEX)
+	XDG_CONFIG_HOME=/dev/null $(BIN)/python scripts/reference.py
+
+$(BIN)/mkdocs: pyproject.toml | $(BIN)/draftpick
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+# The documentation as a site, in build/site; every link inside it is followed. Nothing is fetched but the tools.
+docs: $(BIN)/mkdocs $(INDEX)
+	NO_MKDOCS_2_WARNING=1 XDG_CONFIG_HOME=/dev/null $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python scripts/check_links.py build/site
+
+# The same, and every address outside is asked for: needs a network.
+docs-links: docs
+	$(BIN)/python scripts/check_links.py build/site --external
+
 # The picture of a report in the README; needs chromium.
 picture: $(BIN)/draftpick $(INDEX)
 	mkdir -p build

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftpick import __version__, console
+from draftpick import __version__, completion, console
 from draftpick.errors import UsageError
 from draftpick.option_values import share
 from draftpick.options import (
@@ -234,10 +234,17 @@ def check(
 
 def probe(
     target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="Hub id, folder or catalogue name.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="Hub id, folder or catalogue name.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
     ] = None,
     draft: Annotated[
-        list[str] | None, typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="DRAFT...", help="Draft models.", show_default=False, autocompletion=completion.models),
     ] = None,
     target_url: TargetUrl = None,
     draft_url: DraftUrls = None,
@@ -617,7 +624,10 @@ def doctor(
 
 
 def rules(
-    name: Annotated[str | None, typer.Argument(help="One rule, as size-ratio.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="One rule, as size-ratio.", show_default=False, autocompletion=completion.rules),
+    ] = None,
     no_color: NoColor = None,
 ) -> None:
     """What the rules check, why, and what to do about it."""
@@ -628,7 +638,10 @@ def rules(
 
 
 def catalog_list(
-    kind: Annotated[str, typer.Option(help="models, heads, tokenizers, engines, devices or issues.")] = "models",
+    kind: Annotated[
+        str,
+        typer.Option(help="models, heads, tokenizers, engines, devices or issues.", autocompletion=completion.kinds),
+    ] = "models",
     family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
@@ -643,7 +656,12 @@ def catalog_list(
 
 
 def catalog_show(
-    name: Annotated[str, typer.Argument(help="A model, head, tokenizer, engine or device.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A model, head, tokenizer, engine or device.", show_default=False, autocompletion=completion.records
+        ),
+    ],
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,
@@ -692,24 +710,65 @@ def catalog_add(
 
 # ---------------------------------------------------------------------- the application
 
-COMMANDS: dict[str, tuple[Callable[..., None], str, str]] = {
-    "recommend": (recommend, "Choose", "draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend -tp 4"),
-    "check": (check, "Choose", "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm -tp 8"),
-    "probe": (probe, "Choose", "draftpick probe ./my-target ./my-draft --prompts traffic.jsonl -o probe.json"),
-    "plan": (plan, "Choose", "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5"),
-    "launch": (launch, "Use", "draftpick launch advice.json --engine vllm > start.sh"),
-    "gate": (gate, "Watch", "draftpick gate pairs.toml --format github"),
-    "observe": (observe, "Watch", "draftpick observe http://localhost:8000 --interval 60 --draft-cost 0.05"),
-    "report": (report, "Choose", "draftpick report probe.json --format html -o probe.html"),
-    "rules": (rules, "Look up", "draftpick rules size-ratio"),
-    "doctor": (doctor, "Look up", "draftpick doctor"),
+COMMANDS: dict[str, tuple[Callable[..., None], str, tuple[str, ...]]] = {
+    "recommend": (
+        recommend,
+        "Choose",
+        (
+            "draftpick recommend Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend",
+            "draftpick recommend Qwen/Qwen3-32B --engine vllm --device h100-80g -tp 2 --json -o advice.json",
+        ),
+    ),
+    "check": (
+        check,
+        "Choose",
+        (
+            "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B",
+            "draftpick check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm-ascend --device 910b3 -tp 4",
+        ),
+    ),
+    "probe": (
+        probe,
+        "Choose",
+        (
+            "draftpick probe Qwen/Qwen3-1.7B Qwen/Qwen3-0.6B -o probe.json",
+            "draftpick probe --target-url http://localhost:8000 --draft-url http://localhost:8001 -o probe.json",
+        ),
+    ),
+    "plan": (
+        plan,
+        "Choose",
+        (
+            "draftpick plan probe.json --engine vllm-ascend --device 910b3 --max-num-seqs 16",
+            "draftpick plan --acceptance-rate 0.65 --draft-cost 0.05",
+        ),
+    ),
+    "launch": (launch, "Use", ("draftpick launch advice.json > start.sh",)),
+    "gate": (
+        gate,
+        "Watch",
+        ("draftpick gate --init advice.json -o pairs.toml", "draftpick gate pairs.toml --format github"),
+    ),
+    "observe": (observe, "Watch", ("draftpick observe http://localhost:8000 --interval 60 --draft-cost 0.05",)),
+    "report": (
+        report,
+        "Choose",
+        ("draftpick report advice.json", "draftpick report probe.json --format html -o probe.html"),
+    ),
+    "rules": (rules, "Look up", ("draftpick rules size-ratio",)),
+    "doctor": (doctor, "Look up", ("draftpick doctor",)),
 }
-CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
-    "list": (catalog_list, "draftpick catalog list --kind devices"),
-    "show": (catalog_show, "draftpick catalog show Qwen/Qwen3-32B"),
-    "validate": (catalog_validate, "draftpick catalog validate my-rows/"),
-    "add": (catalog_add, "draftpick catalog add ./my-finetune --id acme/my-finetune"),
+CATALOG_COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    "list": (catalog_list, ("draftpick catalog list --kind devices", "draftpick catalog list --family Qwen")),
+    "show": (catalog_show, ("draftpick catalog show Qwen/Qwen3-32B",)),
+    "validate": (catalog_validate, ("draftpick catalog validate", "draftpick catalog validate my-rows/")),
+    "add": (catalog_add, ("draftpick catalog add ./my-finetune --id acme/my-finetune",)),
 }
+
+
+def _examples(lines: Sequence[str]) -> str:
+    """What stands below the options of a command."""
+    return "\n\n".join(f"Example: {line}" for line in lines)
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:
@@ -720,18 +779,19 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
     built = typer.Typer(
         name="draftpick",
         help="Which draft model to put in front of a target for speculative decoding, in which engine, or none.",
+        epilog=_examples(COMMANDS["recommend"][2][:1]),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
     built.callback()(_draftpick)
-    for name, (command, panel, example) in COMMANDS.items():
+    for name, (command, panel, examples) in COMMANDS.items():
         if name in wanted:
-            built.command(name, rich_help_panel=panel, epilog=f"Example: {example}")(command)
+            built.command(name, rich_help_panel=panel, epilog=_examples(examples))(command)
     if "catalog" in wanted:
         catalog_help = "The models, heads, tokenizers, engines and devices that draftpick knows."
         group = typer.Typer(help=catalog_help, no_args_is_help=True)
-        for name, (command, example) in CATALOG_COMMANDS.items():
-            group.command(name, epilog=f"Example: {example}")(command)
+        for name, (command, examples) in CATALOG_COMMANDS.items():
+            group.command(name, epilog=_examples(examples))(command)
         built.add_typer(group, name="catalog", rich_help_panel="Look up")
     return built
 

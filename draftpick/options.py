@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from draftpick import completion
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.option_values import Unfit, meant, share, spelled, whole
 from draftpick.pair import WORKLOADS
@@ -49,25 +50,50 @@ class ReportFormat(str, Enum):
 
 _WHERE, _REQUESTS, _RULES, _OUTPUT = "Where the pair runs", "Requests", "Rules", "Output"
 
-Target = Annotated[str, typer.Argument(help="Hub id, local folder, GGUF file or catalogue alias.", show_default=False)]
-Draft = Annotated[str, typer.Argument(help="The draft: a model or a published head.", show_default=False)]
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="Hub id, local folder, GGUF file or catalogue alias.",
+        show_default=False,
+        autocompletion=completion.models,
+    ),
+]
+Draft = Annotated[
+    str,
+    typer.Argument(
+        help="The draft: a model or a published head.", show_default=False, autocompletion=completion.drafts
+    ),
+]
 Drafts = Annotated[
     list[str] | None,
     typer.Option(
-        "--draft-model", "-d", help="Of all drafts, judge only this one; repeat for several.", show_default=False
+        "--draft-model",
+        "-d",
+        metavar="MODEL",
+        help="Judge only this draft, a model or a published head; repeat for several. Default: all that are found.",
+        show_default=False,
+        autocompletion=completion.drafts,
     ),
 ]
 EngineName = Annotated[
     str | None,
-    typer.Option("--engine", help="NAME or NAME@VERSION, as vllm-ascend@0.18.0.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="NAME or NAME@VERSION, as vllm-ascend@0.18.0. Default: one that the answer names.",
+        rich_help_panel=_WHERE,
+        autocompletion=completion.engines,
+    ),
 ]
 DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
+        metavar="NAME",
         help="As 910b3 or atlas-800i-a2; auto, npu:1 or cuda for one that is here; `draftpick catalog list --kind "
-        "devices` shows all.",
+        "devices` shows all. Default: one that the answer names.",
         rich_help_panel=_WHERE,
+        autocompletion=completion.devices,
     ),
 ]
 TensorParallel = Annotated[
@@ -77,7 +103,7 @@ TensorParallel = Annotated[
         "-tp",
         parser=whole("--tensor-parallel-size"),
         metavar="N",
-        help="Devices a model is split over.",
+        help="Devices that a model is split over. Default: 1; a prediction takes as many as hold the weights.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -87,7 +113,7 @@ ModelLength = Annotated[
         "--max-model-len",
         parser=whole("--max-model-len"),
         metavar="N",
-        help="Longest context in tokens.",
+        help="Longest context, in tokens. Default: the target's, 8192 at most.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -97,7 +123,7 @@ Sequences = Annotated[
         "--max-num-seqs",
         parser=whole("--max-num-seqs"),
         metavar="N",
-        help="Sequences served at once.",
+        help="Sequences served at once. Default: 1.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -108,25 +134,45 @@ SpecTokens = Annotated[
         "-k",
         parser=whole("--num-speculative-tokens"),
         metavar="N",
-        help="Tokens drafted per step.",
+        help="Tokens drafted per step, 1 to 64. Default: the best; a probe tries all up to 8.",
         rich_help_panel=_WHERE,
     ),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", help="bfloat16, float16 or float32, if not the checkpoint's.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--dtype",
+        metavar="DTYPE",
+        help="bfloat16, float16 or float32. Default: the checkpoint's.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Quantization = Annotated[
     str | None,
-    typer.Option("--quantization", help="Quantisation of the target, as awq or w8a8.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--quantization",
+        metavar="NAME",
+        help="Quantisation of the target, as awq or w8a8. Default: the checkpoint's.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 DraftQuantization = Annotated[
     str | None,
-    typer.Option("--draft-quantization", help="Quantisation of the draft.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--draft-quantization",
+        metavar="NAME",
+        help="Quantisation of the draft, as awq or w8a8. Default: the checkpoint's.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 CacheDtype = Annotated[
     str | None,
-    typer.Option("--kv-cache-dtype", help="fp8, int8 …, if not the model's.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--kv-cache-dtype",
+        metavar="DTYPE",
+        help="Type of the KV cache, as fp8 or int8. Default: the model's.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Utilization = Annotated[
     float | None,
@@ -134,18 +180,26 @@ Utilization = Annotated[
         "--gpu-memory-utilization",
         parser=share("--gpu-memory-utilization"),
         metavar="SHARE",
-        help="Of a device's memory, that the engine may take.",
+        help="Share of a device's memory that the engine may take, 0.05 to 1. Default: the engine's, mostly 0.9.",
         rich_help_panel=_WHERE,
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", help="Of one device, as 64GB or 60.9GiB, if not --device's own.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory of one device, as 64GB or 60.9GiB. Default: --device's own.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Bandwidth = Annotated[
     str | None,
     typer.Option(
-        "--bandwidth", help="Of one device's memory, as 1600GB/s, if not --device's own.", rich_help_panel=_WHERE
+        "--bandwidth",
+        metavar="RATE",
+        help="Memory bandwidth of one device, as 1600GB/s. Default: --device's own.",
+        rich_help_panel=_WHERE,
     ),
 ]
 Temperature = Annotated[
@@ -154,13 +208,18 @@ Temperature = Annotated[
         "--temperature",
         parser=share("--temperature"),
         metavar="T",
-        help="Of the requests; 0 is greedy.",
+        help="Temperature of the requests; 0 is greedy. Default: 0.",
         rich_help_panel=_REQUESTS,
     ),
 ]
 Workload = Annotated[
     str | None,
-    typer.Option("--workload", help=f"{', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}.", rich_help_panel=_REQUESTS),
+    typer.Option(
+        "--workload",
+        metavar="KIND",
+        help=f"Kind of text: {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}. Default: a mix.",
+        rich_help_panel=_REQUESTS,
+    ),
 ]
 InputLength = Annotated[
     int | None,
@@ -168,7 +227,7 @@ InputLength = Annotated[
         "--input-len",
         parser=whole("--input-len"),
         metavar="N",
-        help="Tokens of a prompt.",
+        help="Length of a prompt, in tokens. Default: not known.",
         rich_help_panel=_REQUESTS,
     ),
 ]
@@ -178,7 +237,7 @@ OutputLength = Annotated[
         "--output-len",
         parser=whole("--output-len"),
         metavar="N",
-        help="Tokens of an answer.",
+        help="Length of an answer, in tokens; the time of whole requests is told, too. Default: not known.",
         rich_help_panel=_REQUESTS,
     ),
 ]
@@ -186,25 +245,34 @@ StopRule = Annotated[
     str | None,
     typer.Option(
         "--stop-rule",
-        help="When a draft ends: fixed, heuristic or confidence, if not by the engine's own rule.",
+        metavar="RULE",
+        help="When a draft ends: fixed, heuristic or confidence. Default: the engine's own rule.",
         rich_help_panel=_WHERE,
     ),
 ]
 Images = Annotated[
     bool | None,
     typer.Option(
-        "--images/--no-images", help="Whether requests carry images.", show_default=False, rich_help_panel=_WHERE
+        "--images/--no-images",
+        help="Whether requests carry images. Default: not known.",
+        show_default=False,
+        rich_help_panel=_WHERE,
     ),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option("--revision", help="Revision of the model (of a pair: the target's).", rich_help_panel="Models"),
+    typer.Option(
+        "--revision",
+        metavar="NAME",
+        help="Revision of the model (of a pair: the target's). Default: what is found.",
+        rich_help_panel="Models",
+    ),
 ]
 RemoteCode = Annotated[
     bool | None,
     typer.Option(
         "--trust-remote-code/--no-trust-remote-code",
-        help="The engine would run a model's own code. draftpick itself never does.",
+        help="The engine would run a model's own code; draftpick itself never does.",
         show_default=False,
         rich_help_panel="Models",
     ),
@@ -220,14 +288,21 @@ Offline = Annotated[
 ]
 Overlay = Annotated[
     Path | None,
-    typer.Option("--catalog", help="Overlay: a folder with catalogue rows of your own.", rich_help_panel="Models"),
+    typer.Option(
+        "--catalog",
+        metavar="DIR",
+        help="Folder with catalogue rows of your own, an overlay. Default: that of your configuration.",
+        rich_help_panel="Models",
+    ),
 ]
 Select = Annotated[
     list[str] | None,
     typer.Option(
         "--select",
-        help="Run only this rule (`draftpick rules` lists them); repeat for several.",
+        metavar="RULE",
+        help="Run only this rule (`draftpick rules` lists them); repeat for several. Default: all.",
         rich_help_panel=_RULES,
+        autocompletion=completion.rules,
         show_default=False,
     ),
 ]
@@ -235,45 +310,83 @@ Ignore = Annotated[
     list[str] | None,
     typer.Option(
         "--ignore",
-        help="RULE=reason: show the finding, do not count it; repeat for several.",
+        metavar="RULE=REASON",
+        help="Show the finding of this rule, do not count it; repeat for several.",
         rich_help_panel=_RULES,
         show_default=False,
     ),
 ]
 RulesFile = Annotated[
     Path | None,
-    typer.Option("--rules-file", help="TOML with select and the tables weights and ignore.", rich_help_panel=_RULES),
+    typer.Option(
+        "--rules-file",
+        metavar="FILE",
+        help="TOML file with select and the tables weights and ignore.",
+        rich_help_panel=_RULES,
+    ),
 ]
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="TOML that sets any of these options; the command line wins.", rich_help_panel=_OUTPUT
+        "--config",
+        metavar="FILE",
+        help="TOML file that sets any of these options; the command line wins.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 ChosenDraft = Annotated[
     str | None,
-    typer.Option("--draft-model", "-d", help="Another of the drafts in the file.", show_default=False),
+    typer.Option(
+        "--draft-model",
+        "-d",
+        metavar="MODEL",
+        help="Another of the drafts in the file. Default: that of the decision.",
+        show_default=False,
+    ),
 ]
 ChosenMethod = Annotated[
     str | None,
-    typer.Option("--method", help="Another method, as ngram or mtp.", show_default=False),
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="Another method, as ngram or mtp. Default: that of the decision.",
+        show_default=False,
+    ),
 ]
 OutputFormat = Annotated[
     Format | None,
-    typer.Option("--format", help="How to write the answer.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--format", metavar="FORMAT", help="table, json, markdown or html. Default: table.", rich_help_panel=_OUTPUT
+    ),
 ]
 GateOutputFormat = Annotated[
     GateFormat | None,
-    typer.Option("--format", help="How to write the result.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="table, json, markdown, github, junit or sarif. Default: table.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
-SavedFormat = Annotated[ReportFormat, typer.Option("--format", help="How to write it.", rich_help_panel=_OUTPUT)]
+SavedFormat = Annotated[
+    ReportFormat,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="markdown, html, json, csv, speculation-profile, github, junit or sarif. Default: markdown.",
+        show_default=False,
+        rich_help_panel=_OUTPUT,
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Write to this file instead of stdout.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file. Default: stdout.", rich_help_panel=_OUTPUT
+    ),
 ]
 Explain = Annotated[
     bool | None,
@@ -320,19 +433,31 @@ def _whole(option: str, help: str, panel: str = _MEASURED) -> Any:
 
 TorchDevice = Annotated[
     str | None,
-    typer.Option("--device", help="npu, npu:0, cuda:1, mps, cpu or auto (default).", rich_help_panel=_WHERE),
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="npu, npu:0, cuda:1, mps, cpu or auto. Default: auto.",
+        rich_help_panel=_WHERE,
+        autocompletion=completion.torch_devices,
+    ),
 ]
 LoadedDtype = Annotated[
     str | None,
     typer.Option(
         "--dtype",
-        help="bfloat16, float16 or float32: by default float32 on a CPU, else the checkpoint's.",
+        metavar="DTYPE",
+        help="bfloat16, float16 or float32. Default: float32 on a CPU, else the checkpoint's.",
         rich_help_panel=_WHERE,
     ),
 ]
 Attention = Annotated[
     str | None,
-    typer.Option("--attention", help="sdpa, eager or another implementation of transformers.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--attention",
+        metavar="NAME",
+        help="sdpa, eager or another of transformers. Default: what transformers chooses.",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Temperatures = Annotated[
     list[float] | None,
@@ -340,48 +465,57 @@ Temperatures = Annotated[
         "--temperature",
         parser=share("--temperature"),
         metavar="T",
-        help="At which the target writes; 0 is greedy, the default. Repeat for several.",
+        help="Temperature at which the target writes; 0 is greedy; repeat for several. Default: 0.",
         show_default=False,
         rich_help_panel=_MEASURED,
     ),
 ]
-TopK = Annotated[int | None, _whole("--top-k", "Sample among so many tokens; 0: all.")]
+TopK = Annotated[int | None, _whole("--top-k", "Sample among so many of the likeliest tokens; 0: all. Default: 0.")]
 TopP = Annotated[
     float | None,
     typer.Option(
         "--top-p",
         parser=share("--top-p"),
         metavar="SHARE",
-        help="Sample among the likeliest tokens of this share.",
+        help="Sample among the likeliest tokens of this share, 0.01 to 1. Default: 1.",
         rich_help_panel=_MEASURED,
     ),
 ]
-Seed = Annotated[int | None, _whole("--seed", "Of what is sampled.")]
+Seed = Annotated[int | None, _whole("--seed", "Seed of what is sampled. Default: 0.")]
 Thinking = Annotated[
     bool | None,
     typer.Option(
         "--thinking/--no-thinking",
-        help="What the target's chat template is told, if it has the switch.",
+        help="What the target's chat template is told, if it has the switch. Default: nothing.",
         show_default=False,
         rich_help_panel=_MEASURED,
     ),
 ]
 Prompts = Annotated[
     Path | None,
-    typer.Option("--prompts", help='JSON Lines: {"prompt": "…", "domain": "…"}.', rich_help_panel=_MEASURED),
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help='JSON Lines: {"prompt": "…", "domain": "…"}. Default: prompts that come with draftpick.',
+        rich_help_panel=_MEASURED,
+    ),
 ]
 Responses = Annotated[
     Path | None,
     typer.Option(
         "--responses",
-        help='JSON Lines of the target\'s own answers: {"prompt": "…", "response": "…"}.',
+        metavar="FILE",
+        help='JSON Lines of the target\'s own answers, instead of prompts: {"prompt": "…", "response": "…"}.',
         rich_help_panel=_MEASURED,
     ),
 ]
 TargetUrl = Annotated[
     str | None,
     typer.Option(
-        "--target-url", metavar="URL", help="An OpenAI-compatible server of the target.", rich_help_panel=_SERVED
+        "--target-url",
+        metavar="URL",
+        help="OpenAI-compatible server of the target, as http://localhost:8000.",
+        rich_help_panel=_SERVED,
     ),
 ]
 DraftUrls = Annotated[
@@ -389,7 +523,7 @@ DraftUrls = Annotated[
     typer.Option(
         "--draft-url",
         metavar="URL",
-        help="A server of a draft; repeat for several.",
+        help="Server of a draft; repeat for several.",
         show_default=False,
         rich_help_panel=_SERVED,
     ),
@@ -399,7 +533,7 @@ SpeculatingUrls = Annotated[
     typer.Option(
         "--speculating-url",
         metavar="K=URL",
-        help="A server of the target that drafts K tokens per step, to time whole steps; repeat for several K.",
+        help="Server of the target that drafts K tokens per step, to time whole steps; repeat for several K.",
         show_default=False,
         rich_help_panel=_SERVED,
     ),
@@ -409,29 +543,32 @@ ServedModel = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="What the target's server calls it, if it serves several.",
+        help="What the target's server calls it. Default: the only one it serves.",
         rich_help_panel=_SERVED,
     ),
 ]
-NumPrompts = Annotated[int | None, _whole("--num-prompts", "The most prompts to use.")]
-NewTokens = Annotated[int | None, _whole("--max-new-tokens", "The longest answer.")]
-BatchSize = Annotated[int | None, _whole("--batch-size", "Answers written at once; it changes no figure.")]
+NumPrompts = Annotated[int | None, _whole("--num-prompts", "Most prompts to use. Default: all there are.")]
+NewTokens = Annotated[int | None, _whole("--max-new-tokens", "Longest answer, in tokens. Default: 128.")]
+BatchSize = Annotated[int | None, _whole("--batch-size", "Answers written at once; it changes no figure. Default: 8.")]
 Precision = Annotated[
     float | None,
     typer.Option(
         "--precision",
         parser=share("--precision"),
         metavar="SHARE",
-        help="Half-width of the acceptance rate that is enough; 0: use all prompts.",
+        help="Half-width of the acceptance rate that is enough, 0 to 0.5; 0: use all prompts. Default: 0.05.",
         rich_help_panel=_MEASURED,
     ),
 ]
-TimeLimit = Annotated[int | None, _whole("--time-limit", "Seconds after which no more prompts are begun.")]
+TimeLimit = Annotated[
+    int | None, _whole("--time-limit", "Seconds after which no more prompts are begun. Default: 900.")
+]
 CostsFrom = Annotated[
     str | None,
     typer.Option(
         "--costs",
-        help="measured (the default), roofline (leave them to `plan`), or a JSON file with times.",
+        metavar="HOW",
+        help="measured, roofline (leave them to `plan`), or a JSON file with times. Default: measured.",
         rich_help_panel=_MEASURED,
     ),
 ]
@@ -460,15 +597,21 @@ PlanCosts = Annotated[
     str | None,
     typer.Option(
         "--costs",
+        metavar="HOW",
         help="served (those of the probe's servers, wherever it is planned for), synthetic (start vLLM here and time "
-        "it), or a JSON file with times.",
+        "it), or a JSON file with times. Default: as probed, else predicted.",
         show_default=False,
         rich_help_panel=_WHERE,
     ),
 ]
 CostsFile = Annotated[
     Path | None,
-    typer.Option("--costs", help="JSON with times of a step, as `probe --costs` takes it.", show_default=False),
+    typer.Option(
+        "--costs",
+        metavar="FILE",
+        help="JSON file with times of a step, as `probe --costs` takes it.",
+        show_default=False,
+    ),
 ]
 TimedBatches = Annotated[
     list[int] | None,
@@ -476,16 +619,19 @@ TimedBatches = Annotated[
         "--timed-batch",
         parser=whole("--timed-batch"),
         metavar="N",
-        help="Sequences at once for which steps are timed; repeat for several.",
+        help="Sequences at once for which steps are timed; repeat for several. Default: 1.",
         show_default=False,
         rich_help_panel=_MEASURED,
     ),
 ]
-Context = Annotated[int | None, _whole("--context", "Tokens in the cache when steps are timed.")]
+Context = Annotated[
+    int | None, _whole("--context", "Tokens in the cache when steps are timed. Default: as in the texts.")
+]
 Policies = Annotated[
     list[str] | None,
     typer.Option(
         "--policy",
+        metavar="NAME",
         help="fixed, rate, heuristic, confidence, p-min or all: adaptive lengths replayed on the probe's trace.",
         show_default=False,
         rich_help_panel=_WHERE,
@@ -500,9 +646,15 @@ ProbeBest = Annotated[
         rich_help_panel=_MEASURED,
     ),
 ]
-Verify = Annotated[int | None, _whole("--verify", "Also run transformers' assisted generation with this k.")]
+Verify = Annotated[int | None, _whole("--verify", "Also run transformers' assisted generation with this k, 1 to 64.")]
 TracePath = Annotated[
-    Path | None, typer.Option("--trace", help="Where the trace is written as it goes.", rich_help_panel=_OUTPUT)
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Where the trace is written as it goes. Default: beside --output.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 Resume = Annotated[
     bool | None,

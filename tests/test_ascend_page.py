@@ -9,24 +9,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import typer
-from commands import beside_npu, environment, on_terminal
+from pages import ROOT, Machine, as_shown, without_numbers
 
 from draftpick.catalog import load
 from draftpick.cli import app
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "docs" / "ascend.md", ROOT / "docs" / "ascend.zh.md"]
 BLOCK = re.compile(r"(?P<mark><!-- stand-in -->\n)?```console\n(?P<text>.*?)```\n", re.DOTALL)
 STEP = re.compile(r"\$ (?P<command>[^\n]*)\n(?P<output>(?:(?!\$ )[^\n]*\n)*)")
 SHELL = re.compile(r"```sh\n(.*?)```\n", re.DOTALL)
-CUT = "…"
 REFUSED = {"draftpick launch advice.json -k 15": 2, "draftpick gate pairs.toml": 3}
 """Commands that end so, and are shown for it."""
 
@@ -55,38 +51,11 @@ def shell_lines(page: Path) -> list[str]:
     return [re.sub(r"\s+#.*", "", line) for line in lines]
 
 
-class Machine:
-    """A user in a clone, without network, caches and NPU; the stand-in beside it where a step asks for it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "clone"
-        self._folder.mkdir()
-        for name in ("catalog", "tests"):
-            (self._folder / name).symlink_to(ROOT / name)
-        (folder / "bin").mkdir()
-        started = folder / "bin" / "draftpick"
-        started.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m draftpick "$@"\n')
-        started.chmod(0o755)
-        self._plain = environment(OMP_NUM_THREADS="1")
-        self._npu = {
-            **self._plain,
-            **beside_npu(folder),
-            "ASCEND_TOOLKIT_HOME": os.path.relpath(folder / "cann", self._folder),
-        }
-        for variables in (self._plain, self._npu):
-            variables["PATH"] = f"{folder / 'bin'}{os.pathsep}{variables['PATH']}"
-        self._npu["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
-
-    def printed(self, step: Step) -> str:
-        """What a step prints, as far as the page shows it."""
-        variables = self._npu if step.on_stand_in else self._plain
-        code, printed = on_terminal(["bash", "-c", step.command], variables, self._folder)
-        assert code in ({REFUSED[step.command]} if step.command in REFUSED else {0, 1}), printed
-        shown = step.output.splitlines()
-        if CUT not in shown:
-            return printed
-        kept = len(list(takewhile(CUT.__ne__, shown)))
-        return "\n".join([*printed.splitlines()[:kept], CUT]) + "\n"
+def printed(machine: Machine, step: Step) -> str:
+    """What a step prints, as far as the page shows it."""
+    code, text = machine.run(step.command, on_stand_in=step.on_stand_in)
+    assert code in ({REFUSED[step.command]} if step.command in REFUSED else {0, 1}), text
+    return as_shown(text, step.output)
 
 
 @pytest.fixture
@@ -94,18 +63,12 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def without_numbers(text: str) -> str:
-    """Words alone: numbers, systems, and the columns that they fill."""
-    words = re.sub(r"on \w+ \w+$|[\d.,]+\S*", "#", text, flags=re.MULTILINE)
-    return " ".join(words.split())
-
-
 @pytest.mark.skipif("UPDATE_DOCUMENTS" not in os.environ, reason="writes the pages")
 def test_write_the_pages(machine: Machine) -> None:
-    printed = {step.command: machine.printed(step) for step in steps(PAGES[0])}
+    texts = {step.command: printed(machine, step) for step in steps(PAGES[0])}
 
     def written(block: re.Match[str]) -> str:
-        text = STEP.sub(lambda step: f"$ {step['command']}\n{printed[step['command']]}", block["text"])
+        text = STEP.sub(lambda step: f"$ {step['command']}\n{texts[step['command']]}", block["text"])
         return f"{block['mark'] or ''}```console\n{text}```\n"
 
     for page in PAGES:
@@ -123,7 +86,7 @@ def test_both_languages_have_the_same_steps_and_output() -> None:
 def test_the_page_shows_what_is_printed(machine: Machine) -> None:
     for step in steps(PAGES[0]):
         if not step.on_stand_in:
-            assert machine.printed(step) == step.output, step.command
+            assert printed(machine, step) == step.output, step.command
 
 
 def test_the_page_shows_what_is_printed_on_the_stand_in(machine: Machine) -> None:
@@ -134,7 +97,7 @@ def test_the_page_shows_what_is_printed_on_the_stand_in(machine: Machine) -> Non
     followed = [step for step in steps(PAGES[0]) if step.on_stand_in]
     assert len(followed) == 3
     for step in followed:
-        assert without_numbers(machine.printed(step)) == without_numbers(step.output), step.command
+        assert without_numbers(printed(machine, step)) == without_numbers(step.output), step.command
 
 
 @pytest.mark.parametrize("line", [line for line in shell_lines(PAGES[0]) if line.startswith("draftpick ")])
@@ -164,13 +127,3 @@ def test_the_tables_are_those_of_the_catalogue(page: Path) -> None:
     assert {catalog.device(key).key for key in keys} == {*keys}
     ours = {key for key, issue in catalog.issues.items() if "vllm-ascend" in issue["engines"]}
     assert set(re.findall(r"^\| `(vllm-ascend-[\w-]+)`", text, re.MULTILINE)) == ours
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for name, part in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text_of(page)):
-        target = page.parent / name if name else page
-        assert target.is_file(), name
-        titles = re.findall(r"^#+ (.+)$", text_of(target), re.MULTILINE)
-        anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-        assert not part or part in anchors, (name, part)

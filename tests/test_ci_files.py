@@ -39,6 +39,8 @@ def valid(*command: str) -> str:
         ("vendor.github-actions", "action.yml"),
         ("vendor.github-workflows", ".github/workflows/gate.yml"),
         ("custom.github-workflows-require-timeout", ".github/workflows/gate.yml"),
+        ("vendor.github-workflows", ".github/workflows/docs.yml"),
+        ("custom.github-workflows-require-timeout", ".github/workflows/docs.yml"),
         ("vendor.gitlab-ci", "ci/gitlab/draftpick.gitlab-ci.yml"),
     ],
 )

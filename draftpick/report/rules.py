@@ -28,6 +28,8 @@ def one_rule(name: str, *, width: int | None, color: bool) -> str:
             f"no rule is called {name!r}",
             f"did you mean {', '.join(near)}?" if near else "`draftpick rules` lists them",
         )
-    said = [Line(line) for line in ("", *RULES[name].doc.split("\n"), "", "Choices:")]
+    # Docstrings are cut to the width of the code; the screen has another.
+    paragraphs = (" ".join(part.split()) for part in RULES[name].doc.split("\n\n"))
+    said = [Line(line) for part in (*paragraphs, "Choices:") for line in ("", part)]
     numbers = [Line(f"{choice.name} = {choice.value:g}: {choice.why}", indent=2) for choice in choices_of(name)]
     return draw([Line(name, "bold"), *said, *numbers], width=width, color=color)
