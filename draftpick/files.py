@@ -441,6 +441,13 @@ def _texts(template: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
+class Build(_Facts):
+    """An entry of `builds`: the day on which a build was made."""
+
+    build: Positive
+    date: date
+
+
 class EngineFile(_Sourced):
     """engines/<key>.toml. See `draftpick.rules.engine_facts` for what its tables mean."""
 
@@ -456,7 +463,7 @@ class EngineFile(_Sourced):
     limits: Limits = Limits()
     tensor_parallel: Splits = Splits()
     exceptions: list[ExceptionFacts] = []
-    builds: list[dict[str, Any]] = []
+    builds: list[Build] = []
     launch: LaunchFacts | None = None
 
 

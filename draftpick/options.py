@@ -616,7 +616,7 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
     for key, value in _read_config(path).items():
         name = known.get(key.replace("_", "-"))
         if name is None:
-            raise UsageError(f"{path}: unknown option {key!r}", _near(key, known))
+            raise UsageError(f"{path}: unknown option {key!r:.60}", _near(key, known))
         checked = _checked(path, key, name, value)
         if name == "json":
             name, checked = "output_format", Format.json if checked else None
@@ -686,10 +686,10 @@ def _checked(path: Path, key: str, name: str, value: Any) -> Any:
     else:
         fits, wanted = isinstance(value, str), "a text"
     if not fits:
-        raise InvalidFile(f"{path}: {key} = {value!r}", f"{key} takes {wanted}")
+        raise InvalidFile(f"{path}: {key} = {value!r:.60}", f"{key} takes {wanted}")
     if name == "output_format":
         if value not in Format.__members__:
-            raise InvalidFile(f"{path}: {key} = {value!r}", f"{key} is one of {', '.join(Format.__members__)}")
+            raise InvalidFile(f"{path}: {key} = {value!r:.60}", f"{key} is one of {', '.join(Format.__members__)}")
         return Format(value)
     return Path(value) if name in _PATHS else value
 

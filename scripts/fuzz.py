@@ -1,10 +1,10 @@
-"""Looks for files that a reader of draftpick falls over, by coverage: each reader of tests/fuzz in a process of its own.
+"""Looks for files that a reader of draftpick falls over, by coverage: each reader of tests/fuzz in its own process.
 
     python scripts/fuzz.py gguf trace --seconds 600
 
-A reader falls over a file if it raises anything but a DraftpickError with a short message and hint, takes longer than a
-few seconds, or more memory than it should. Such files are made small and kept in build/fuzz/READER, one for each place in
-the code; what was learnt of the format is kept there too, so that a later run goes on from it. Needs atheris (libFuzzer).
+A reader falls over a file if it raises anything but a DraftpickError with a short message and hint, takes longer than
+a few seconds, or more memory than it should. Such files are made small and kept in build/fuzz/READER, one for each
+place in the code. What was learnt of the format is kept there too, so that a later run goes on from it. Needs atheris.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOUND = ROOT / "build" / "fuzz"
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "fuzz")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("", "tests/fuzz", "tests", "tests/models")]
 
 CPU_S = 2.0
 """Of one input, by the clock of the process: other work on the machine does not count."""
@@ -54,7 +54,15 @@ class Tally(NamedTuple):
 
 
 def fuzz(name: str, seconds: int) -> None:
-    """Fuzz one reader for so long; does not return."""
+    """Fuzz one reader for so long; does not return. The servers' threads would hold up any other end."""
+    try:
+        _fuzz(name, seconds)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _fuzz(name: str, seconds: int) -> None:
     import atheris
 
     folder = FOUND / name
@@ -65,7 +73,7 @@ def fuzz(name: str, seconds: int) -> None:
             import readers
 
             # The readers import what they need when they are called: the seeds are read while imports are seen.
-            opened = readers.readers(Path(scratch))
+            opened = readers.readers(Path(scratch), only=name)
             reader = opened.__enter__()[name]
             for place, seed in enumerate(reader.seeds):
                 write(folder / "seeds" / str(place), seed)
@@ -80,9 +88,17 @@ def fuzz(name: str, seconds: int) -> None:
             return reader.mutate(begin, chance, reader.words)[:most]
 
         (folder / "corpus").mkdir(parents=True, exist_ok=True)
-        told = {"max_total_time": seconds, "timeout": HANG_S, "max_len": LARGEST, "artifact_prefix": f"{folder}/", "rss_limit_mb": 0}
+        told = {
+            "max_total_time": seconds,
+            "timeout": HANG_S,
+            "max_len": LARGEST,
+            "artifact_prefix": f"{folder}/",
+            "rss_limit_mb": 0,
+        }
         settings = [f"-{key}={value}" for key, value in told.items()]
-        atheris.Setup([sys.argv[0], *settings, str(folder / "corpus"), str(folder / "seeds")], watch, custom_mutator=mutate)
+        atheris.Setup(
+            [sys.argv[0], *settings, str(folder / "corpus"), str(folder / "seeds")], watch, custom_mutator=mutate
+        )
         atheris.Fuzz()
 
 
@@ -176,10 +192,12 @@ def run(name: str, seconds: int) -> tuple[Tally, float, list[str]]:
         with open(folder / "log", "wb") as log:
             command = [sys.executable, __file__, name, "--seconds", str(round(left)), "--inside"]
             ended = subprocess.run(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        if ended.returncode:
+            (folder / "log").rename(folder / f"ended-{ended.returncode}.log")
         if (folder / "tally.json").exists():
             sums.append(json.loads((folder / "tally.json").read_bytes()))
         elif ended.returncode:
-            raise SystemExit(f"{name}: the fuzzer does not start: see {folder / 'log'}")
+            raise SystemExit(f"{name}: the fuzzer does not start: see {folder}/ended-{ended.returncode}.log")
     tally = Tally(
         sum(one["inputs"] for one in sums),
         *(max((one[key] for one in sums), default=0) for key in ("peak_mb", "grown_mb", "slowest_ms")),
@@ -190,7 +208,9 @@ def run(name: str, seconds: int) -> tuple[Tally, float, list[str]]:
 
 def kept(folder: Path) -> set[str]:
     """Places at which the reader fell over, and what libFuzzer left of a process that was ended."""
-    return {path.name for pattern in ("*.txt", "crash-*", "timeout-*", "oom-*", "leak-*") for path in folder.glob(pattern)}
+    return {
+        path.name for pattern in ("*.txt", "crash-*", "timeout-*", "oom-*", "ended-*") for path in folder.glob(pattern)
+    }
 
 
 def main() -> None:
@@ -212,7 +232,10 @@ def main() -> None:
         return
     if wrong := [name for name in options.readers if name not in names]:
         raise SystemExit(f"no reader is called {wrong[0]}; known: {', '.join(names)}")
-    print(f"{'reader':20} {'s':>5} {'inputs':>9} {'kept':>6} {'peak MB':>8} {'grown':>6} {'slowest':>9}  new findings", flush=True)
+    print(
+        f"{'reader':20} {'s':>5} {'inputs':>9} {'kept':>6} {'peak MB':>8} {'grown':>6} {'slowest':>9}  new findings",
+        flush=True,
+    )
     failed = False
     for name in options.readers or names:
         tally, seconds, new = run(name, options.seconds)

@@ -10,24 +10,121 @@ import random
 import re
 import struct
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 Mutation = Callable[[bytes, random.Random, Sequence[str]], bytes]
 """Seed, chance, words of the format → the spoilt file."""
 
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 3.5, 2**31, 2**63, -(2**63), 2**64, 10**299, 1e308, 1e-320, 0.1, float("nan"),
-    float("inf"), "", " ", "a", "0", "-1", "1e400", "NaN", "\0", "\n", "\x1b[31m", "\u202e", "\ud800", "=1+1", "<b>",
-    "../../x", "/etc/passwd", "a/b", "\N{ARABIC-INDIC DIGIT THREE}", "\N{SUPERSCRIPT TWO}", "x" * 5000, [], {}, [[]],
-    [None], [0], [-1], [1, 1], [""], {"": ""}, {"a": 1}, {"0": 0},
-)  # fmt: skip
-BYTES = (b"", b"\0", b"\xff", b"\n", b"\r", b"\t", b" ", b'"', b"'", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"=", b"#",
-         b"-", b"\xef\xbb\xbf", b"\xf0\x9f", b"\xed\xa0\x80", b"\x80", b"9" * 400, b"\xff" * 8, b"\x7f\xff\xff\xff")  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    3.5,
+    2**31,
+    2**63,
+    -(2**63),
+    2**64,
+    10**299,
+    1e308,
+    1e-320,
+    0.1,
+    float("nan"),
+    float("inf"),
+    "",
+    " ",
+    "a",
+    "0",
+    "-1",
+    "1e400",
+    "NaN",
+    "\0",
+    "\n",
+    "\x1b[31m",
+    "\u202e",
+    "\ud800",
+    "=1+1",
+    "<b>",
+    "../../x",
+    "/etc/passwd",
+    "a/b",
+    "\N{ARABIC-INDIC DIGIT THREE}",
+    "\N{SUPERSCRIPT TWO}",
+    "x" * 5000,
+    [],
+    {},
+    [[]],
+    [None],
+    [0],
+    [-1],
+    [1, 1],
+    [""],
+    {"": ""},
+    {"a": 1},
+    {"0": 0},
+)
+BYTES = (
+    b"",
+    b"\0",
+    b"\xff",
+    b"\n",
+    b"\r",
+    b"\t",
+    b" ",
+    b'"',
+    b"'",
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"=",
+    b"#",
+    b"-",
+    b"\xef\xbb\xbf",
+    b"\xf0\x9f",
+    b"\xed\xa0\x80",
+    b"\x80",
+    b"9" * 400,
+    b"\xff" * 8,
+    b"\x7f\xff\xff\xff",
+)
 LITERALS = (
-    "0", "-1", "1", "9223372036854775807", "1" + "0" * 290, "nan", "inf", "-inf", "1e308", "true", '""', '"a"', "[]", "{}",
-    '"\\u001b[31m"', '"\\u202e"', "2026-10-31", "9999-12-31", "1979-05-27T07:32:00Z", "07:32:00", "[[]]", "{a = 1}",
-    "[1]", '[""]', '"' + "x" * 3000 + '"', '"../../x"', "0x10", "1.5",
-)  # fmt: skip
+    "0",
+    "-1",
+    "1",
+    "9223372036854775807",
+    "1" + "0" * 290,
+    "nan",
+    "inf",
+    "-inf",
+    "1e308",
+    "true",
+    '""',
+    '"a"',
+    "[]",
+    "{}",
+    '"\\u001b[31m"',
+    '"\\u202e"',
+    "2026-10-31",
+    "9999-12-31",
+    "1979-05-27T07:32:00Z",
+    "07:32:00",
+    "[[]]",
+    "{a = 1}",
+    "[1]",
+    '[""]',
+    '"' + "x" * 3000 + '"',
+    '"../../x"',
+    "0x10",
+    "1.5",
+)
 
 
 def raw(seed: bytes, chance: random.Random, words: Sequence[str]) -> bytes:
@@ -46,7 +143,9 @@ def raw(seed: bytes, chance: random.Random, words: Sequence[str]) -> bytes:
         elif what == 3:
             data[at:at] = data[at : at + much] * chance.choice((1, 2, 50))
         elif what == 4:
-            number = chance.choice((0, 1, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, 1 << 63, -1))
+            number = chance.choice(
+                (0, 1, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, 1 << 63, -1)
+            )
             width = chance.choice("BHIQ")
             packed = struct.pack("<" + width, number % (1 << 8 * struct.calcsize("<" + width)))
             data[at : at + len(packed)] = packed
@@ -109,7 +208,7 @@ def _other(value: Any, root: Any, chance: random.Random, words: Sequence[str]) -
         return value * chance.choice((2, 30)) if len(value) < 300 else value[:1]
     if what == 5 and words:
         return chance.choice(words)
-    return chance.choice(VALUES)
+    return deepcopy(chance.choice(VALUES))
 
 
 def _places(root: Any) -> list[tuple[Any, Any]]:
@@ -172,4 +271,4 @@ def with_header(seed: bytes, chance: random.Random, words: Sequence[str]) -> byt
     if chance.randrange(4) == 0 or length > len(seed):
         return raw(seed, chance, words)
     header = json_tree(seed[8 : 8 + length], chance, words)
-    return struct.pack("<Q", len(header) + chance.choice((0,) * 12 + (1, -1))) + header + seed[8 + length :]
+    return struct.pack("<Q", max(len(header) + chance.choice((0,) * 12 + (1, -1)), 0)) + header + seed[8 + length :]

@@ -1,20 +1,17 @@
 """Every reader of draftpick as a function over bytes: what a stranger may hand it, from which real file to begin.
 
-A reader passes over a file if it returns, or raises a DraftpickError whose message and hint are short. `scripts/fuzz.py`
-looks for files over which one does not, and the tests beside this hold those that were found.
+A reader passes a file if it returns, or raises a DraftpickError whose message and hint are short. `scripts/fuzz.py`
+looks for files that one does not pass; the tests beside this hold those that were found.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-
-sys.path[:0] = [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("", "models"))]
 
 import gguf_builder
 import misbehaving
@@ -22,8 +19,8 @@ import mutations
 import small_tokenizers as small
 from mutations import Mutation
 
-from draftpick import catalog, choices, devices, gate_file, options, probe_file, responses, scrape
-from draftpick.errors import DraftpickError
+from draftpick import catalog
+from draftpick.errors import DraftpickError, NotResolvable
 
 ROOT = Path(__file__).parents[2]
 SEEDS = Path(__file__).parent / "seeds"
@@ -42,6 +39,9 @@ class Reader(NamedTuple):
     mutate: Mutation = mutations.raw
     words: Sequence[str] = ()
     """Of its format, that chance would not write."""
+
+    def __repr__(self) -> str:
+        return f"a reader with {len(self.seeds)} seeds"
 
 
 class Unkind(Exception):
@@ -107,9 +107,7 @@ CONFIG_WORDS = (
     "quantization", "moe_layers_enum", "layers_block_type", "linear_attn_config", "vision_config", "auto_map",
     "draft_vocab_size", "compress_ratios", "cross_attention_layers", "attention_chunk_size", "medusa", "eagle3",
 )  # fmt: skip
-CARD = (
-    b"---\nlicense: apache-2.0\nbase_model:\n- Qwen/Qwen2.5-7B\nbase_model_relation: finetune\ntags: [a, b]\n---\n# Hello\n"
-)
+CARD = b"---\nlicense: apache-2.0\nbase_model:\n- Qwen/Qwen2.5-7B\nbase_model_relation: finetune\n---\n# A\n"
 
 
 def _models(folder: Path) -> dict[str, Reader]:
@@ -123,6 +121,11 @@ def _models(folder: Path) -> dict[str, Reader]:
 
     def profile(path: Path, **more: Any) -> object:
         return profile_from_folder(path.parent, known, id=path.parent.name, **more)
+
+    def base(name: str) -> Any:
+        if (found := known.find(name)) is None:
+            raise NotResolvable(f"{name[:300]} is not known", "name another")
+        return found
 
     def in_pairs(path: Path) -> object:
         found, other = profile(path), known.profile("Qwen/Qwen2.5-7B-Instruct")
@@ -168,7 +171,8 @@ def _models(folder: Path) -> dict[str, Reader]:
         json.dumps(small.tekken(small.moved(small.words(4), 3), names, reserved=3, listed=1)).encode()
         for names in (None, {0: "<s>", 1: "</s>"})
     ]
-    settings = b'{"bos_token": null, "eos_token": {"content": "<|end|>"}, "add_bos_token": false, "chat_template": "{{ x }}<|end|>",'
+    settings = b'{"bos_token": null, "eos_token": {"content": "<|end|>"}, "add_bos_token": false,'
+    settings += b'"chat_template": "{{ x }}<|end|>",'
     settings += b'"added_tokens_decoder": {"6": {"content": "<|end|>", "special": true}}, "tokenizer_class": "A"}'
     inside = partial(in_file, read=profile)
     with_config = partial(beside, file="config.json", content=config)
@@ -178,7 +182,7 @@ def _models(folder: Path) -> dict[str, Reader]:
         "config": Reader(in_file(folder / "config" / "config.json", profile), CONFIGS, tree, words),
         "config-judged": Reader(in_file(folder / "judged" / "config.json", in_pairs), CONFIGS, tree, words),
         "adapter": Reader(
-            in_file(folder / "adapter" / "adapter_config.json", partial(profile, base=known.profile)),
+            in_file(folder / "adapter" / "adapter_config.json", partial(profile, base=base)),
             [json.dumps(adapter).encode()],
             tree,
             ["../../etc/passwd", "/etc/passwd", "Qwen/Qwen2.5-7B-Instruct"],
@@ -190,7 +194,7 @@ def _models(folder: Path) -> dict[str, Reader]:
         ),
         "hf-quantization": Reader(
             inside(with_config("hf-quantization") / "hf_quant_config.json"),
-            [b'{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}'],
+            [b'{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "bits": 8}}'],
             tree,
             words,
         ),
@@ -217,7 +221,9 @@ def _models(folder: Path) -> dict[str, Reader]:
             words=["general.architecture", "qwen2.block_count", "tokenizer.ggml.tokens", "GGUF", "llama"],
         ),
         "tokenizer-json": Reader(
-            in_file(folder / "tokenizer-json" / "tokenizer.json", tokenizer), [json.dumps(BPE).encode(), spm_json], tree,
+            in_file(folder / "tokenizer-json" / "tokenizer.json", tokenizer),
+            [json.dumps(BPE).encode(), spm_json],
+            tree,
             ["byte_fallback", "merges", "Unigram", "WordPiece", "Metaspace", "ByteLevel", "\u2581", "<0x0A>", "NFKC"],
         ),
         "tokenizer-config": Reader(
@@ -246,13 +252,14 @@ def _models(folder: Path) -> dict[str, Reader]:
             [b"1 'a' 1\n2 b'\\xff' 1\n3 '\\n' 1\n"],
             words=["b'", "f'", "(", "1_0", "\\N{", "'a' 'b'", "-", "{", "lambda"],
         ),
-    }  # fmt: skip
+    }
 
 
 # ---------------------------------------------------------------------- documents of draftpick
 
 
 def _documents(folder: Path) -> dict[str, Reader]:
+    from draftpick import gate_file, probe_file
     from draftpick.advice_file import AdviceFile
     from draftpick.doctor_file import DoctorFile
     from draftpick.gate_file import BaselineFile, GateFile, PolicyFile
@@ -295,7 +302,9 @@ def _documents(folder: Path) -> dict[str, Reader]:
             ["target_prob_of_top", "log_q", "overlap", "0.7", "eos_ids", "draftpick_trace", "stop", "length"],
         ),
         "probe": Reader(
-            in_file(folder / "probe" / "a.json", probed), [seed["probe"]], tree,
+            in_file(folder / "probe" / "a.json", probed),
+            [seed["probe"]],
+            tree,
             [*words_of(ProbeFile), "../../../etc/passwd", "probe.trace.jsonl"],
         ),
         "report-probe": Reader(in_file(folder / "report.json", reported), [seed["probe"]], tree, words_of(ProbeFile)),
@@ -306,7 +315,9 @@ def _documents(folder: Path) -> dict[str, Reader]:
         "report-observation": Reader(
             in_file(folder / "report.json", reported), [seed["observation"]], tree, words_of(ObservationFile)
         ),
-        "report-doctor": Reader(in_file(folder / "report.json", reported), [seed["doctor"]], tree, words_of(DoctorFile)),
+        "report-doctor": Reader(
+            in_file(folder / "report.json", reported), [seed["doctor"]], tree, words_of(DoctorFile)
+        ),
         "launch": Reader(
             in_file(folder / "launch.json", lambda path: launch(wanted_from(path, Choice(), known))),
             [seed["advice"], seed["probe"], seed["plan"]],
@@ -314,7 +325,10 @@ def _documents(folder: Path) -> dict[str, Reader]:
             [*words_of(AdviceFile), *known.engines],
         ),
         "policy": Reader(
-            in_file(folder / "pairs.toml", gate_file.read_policy), [pairs, whole], mutations.toml_lines, words_of(PolicyFile)
+            in_file(folder / "pairs.toml", gate_file.read_policy),
+            [pairs, whole],
+            mutations.toml_lines,
+            words_of(PolicyFile),
         ),
         "baseline": Reader(
             in_file(folder / "baseline.json", gate_file.read_baseline),
@@ -340,14 +354,14 @@ def _documents(folder: Path) -> dict[str, Reader]:
             mutations.json_lines,
             ["prompt", "response", "id", "domain", "language"],
         ),
-    }  # fmt: skip
+    }
 
 
 # ---------------------------------------------------------------------- options, rules, the catalogue
 
 
 def _settings(folder: Path) -> dict[str, Reader]:
-    from draftpick import files
+    from draftpick import choices, files, options
 
     def laid_over(name: str, file: str, show: Callable[[catalog.Catalog], object]) -> Callable[[bytes], object]:
         return in_file(folder / name / file, lambda _: show(catalog.load(folder / name)))
@@ -378,12 +392,17 @@ def _settings(folder: Path) -> dict[str, Reader]:
     model = b'family = "Mine"\n[[model]]\nid = "fuzz/a"\nsource = "s"\nchecked = 2026-10-31\nhidden_size = 64\n'
     more = b'aliases = ["b"]\nparams_total = 1000\nlineage = { base_model = "Qwen/Qwen2.5-7B" }\nnotes = ["n"]\n'
     heads = b'[[head]]\nid = "fuzz/h"\nmethod = "eagle3"\ntarget = "fuzz/a"\nsource = "s"\nchecked = 2026-10-31\n'
-    tokenizer = toml("tokenizers/afm-bpe-128004.toml") + b'full = "%s"\nblocks = "%s"\nsketch = "AAAAAA=="\n' % (b"0" * 64, b"ab" * 16)
+    tokenizer = toml("tokenizers/afm-bpe-128004.toml") + b'full = "%s"\nblocks = "%s"\nsketch = "AAAAAA=="\n' % (
+        b"0" * 64,
+        b"ab" * 16,
+    )
     lines, seeds = mutations.toml_lines, (ROOT / "catalog" / "families" / "bielik.toml").read_bytes()
     first = b"\n\n".join(toml("devices.toml").split(b"\n\n")[:3])
     return {
         "family": Reader(
-            laid_over("over", "families/x.toml", families), [model, model + more + heads, seeds], lines,
+            laid_over("over", "families/x.toml", families),
+            [model, model + more + heads, seeds],
+            lines,
             words_of(files.FamilyFile),
         ),
         "tokenizer-row": Reader(
@@ -393,7 +412,9 @@ def _settings(folder: Path) -> dict[str, Reader]:
             words_of(files.TokenizerRecord),
         ),
         "engine-row": Reader(
-            laid_over("over-engine", "engines/xllm.toml", engines), [toml("engines/xllm.toml")], lines,
+            laid_over("over-engine", "engines/xllm.toml", engines),
+            [toml("engines/xllm.toml")],
+            lines,
             words_of(files.EngineFile),
         ),
         "devices-row": Reader(
@@ -413,11 +434,14 @@ def _settings(folder: Path) -> dict[str, Reader]:
         ),
         "options": Reader(
             in_file(folder / "options.toml", merged),
-            [b'engine = "vllm"\ntensor-parallel-size = 4\ndraft-model = ["a/b"]\nimages = true\ngpu-memory-utilization = 0.9\n'],
+            [
+                b'engine = "vllm"\ntensor-parallel-size = 4\ndraft-model = ["a/b"]\nimages = true\n'
+                b"gpu-memory-utilization = 0.9\n"
+            ],
             lines,
             [*options._OF_PAIRS, *options._OF_SETTINGS, "format", "catalog"],
         ),
-    }  # fmt: skip
+    }
 
 
 # ---------------------------------------------------------------------- servers and tools
@@ -435,7 +459,9 @@ NPU_SMI = b"""\
 """
 
 
-def _tools() -> dict[str, Reader]:
+def _tools(_: Path) -> dict[str, Reader]:
+    from draftpick import devices
+
     def shown(kind: str) -> Callable[[bytes], object]:
         return lambda data: (
             devices.visible(devices.chips_in(kind, data.decode("utf-8", "replace"))),
@@ -443,13 +469,16 @@ def _tools() -> dict[str, Reader]:
         )
 
     return {
-        "npu-smi": Reader(shown("npu"), [NPU_SMI], words=["910B3", "Ascend", "/", "|", "0000:C1:00.0", "99999 / 99999"]),
+        "npu-smi": Reader(
+            shown("npu"), [NPU_SMI], words=["910B3", "Ascend", "/", "|", "0000:C1:00.0", "99999 / 99999"]
+        ),
         "nvidia-smi": Reader(shown("cuda"), [b"NVIDIA H200, 143771, 4\nNVIDIA A100, 81920, [N/A]\n"]),
         "sysctl": Reader(shown("mps"), [b"Apple M3 Max\n"]),
     }
 
 
 def _metrics(folder: Path) -> dict[str, Reader]:
+    from draftpick import responses, scrape
     from draftpick.observe import FAMILIES, costs_from_numbers, observe, observe_responses
 
     costs = costs_from_numbers(0.1, 1.1, 0.0)
@@ -463,22 +492,38 @@ def _metrics(folder: Path) -> dict[str, Reader]:
     log = (TESTS / "responses" / "vllm-0.32.0.jsonl").read_bytes().splitlines(keepends=True)
     constrained = (TESTS / "responses" / "vllm-0.32.0-regex.jsonl").read_bytes()
     texts = [path.read_bytes() for path in sorted((TESTS / "scrapes").glob("*.txt"))]
-    texts.append(b'sglang:spec_accept_length{model_name="a",tp_rank="0"} 2.9\nsglang:spec_accept_rate{model_name="a"} 0.6\n')
+    texts.append(
+        b'sglang:spec_accept_length{model_name="a",tp_rank="0"} 2.9\nsglang:spec_accept_rate{model_name="a"} 0.6\n'
+    )
     return {
         "prometheus": Reader(
-            in_file(folder / "metrics.txt", observed), texts,
-            words=["NaN", "+Inf", "1e400", " # {", '\\"', "_total", "_created", 'position="0"', 'engine="1"', "vllm:", "e9"],
+            in_file(folder / "metrics.txt", observed),
+            texts,
+            words=[
+                "NaN",
+                "+Inf",
+                "1e400",
+                " # {",
+                '\\"',
+                "_total",
+                "_created",
+                'position="0"',
+                'engine="1"',
+                "vllm:",
+                "e9",
+            ],
         ),
         "responses": Reader(
-            in_file(folder / "log.jsonl", answered), [b"".join(log[:3]), b"".join(log[-3:]), constrained],
+            in_file(folder / "log.jsonl", answered),
+            [b"".join(log[:3]), b"".join(log[-3:]), constrained],
             mutations.json_lines,
             ["data: ", "[DONE]", "metrics", "speculative_decoding", "acceptance_histogram", "response", "body"],
         ),
-    }  # fmt: skip
+    }
 
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"data\": [1]}"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{\"a\": 1\r\n1\r\n}\r\n0\r\n\r\n"
+HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{"data": [1]}'
+CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{"a": 1\r\n1\r\n}\r\n0\r\n\r\n'
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\nContent-Length: 2\r\n\r\n{}"
 MOVED = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /v1/there\r\nContent-Length: 0\r\n\r\n"
 HTTP_WORDS = (
@@ -490,6 +535,8 @@ EVENTS = b'data: {"choices": [{"token_ids": [1, 2]}], "meta_info": {"completion_
 
 
 def _served(behave: list[bytes], raw_url: str, page_url: str) -> dict[str, Reader]:
+    from draftpick import scrape
+    from draftpick.observe import FAMILIES
     from draftpick.probing.api import About
     from draftpick.probing.api_llama import LlamaCpp
     from draftpick.probing.api_sglang import Sglang
@@ -526,24 +573,49 @@ def _served(behave: list[bytes], raw_url: str, page_url: str) -> dict[str, Reade
         return connect(page_url, name=None, called=None, engine=None, width=1)
 
     def scraped(data: bytes) -> object:
-        from draftpick.observe import FAMILIES
-
         behave[0] = data
         return scrape.from_server(raw_url, FAMILIES, 5.0)
 
     about, tree = About("m", "m", "vllm", "1", 100), mutations.json_tree
     ids = {"tokens": [1, 2], "chat_template": "x", "prompt": "y"}
-    vllm = {"choices": [{"token_ids": [5, 6], "finish_reason": "length", "logprobs": {
-        "token_logprobs": [-0.1, -0.2], "top_logprobs": [{"token_id:5": -0.1, "token_id:9": -3.0}] * 2}}]}
+    vllm = {
+        "choices": [
+            {
+                "token_ids": [5, 6],
+                "finish_reason": "length",
+                "logprobs": {
+                    "token_logprobs": [-0.1, -0.2],
+                    "top_logprobs": [{"token_id:5": -0.1, "token_id:9": -3.0}] * 2,
+                },
+            }
+        ]
+    }
     column = {"logprob": -0.1, "rank": 1, "decoded_token": "x"}
     vllm_read = {"choices": [{"prompt_logprobs": [None, {"2": column}, {"5": column, "7": {"logprob": -0.05}}]}]}
-    sglang = {"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-0.1, 5, None]],
-        "output_top_logprobs": [[[-0.1, 5, None], [-2.0, 6, None]]], "completion_tokens": 1}}
-    sglang_read = {"meta_info": {"input_token_logprobs": [[None, 2, "b"], [-0.1, 5, "x"]],
-        "input_top_logprobs": [None, [[-0.1, 5, "x"]]]}}
+    sglang = {
+        "meta_info": {
+            "finish_reason": {"type": "stop"},
+            "output_token_logprobs": [[-0.1, 5, None]],
+            "output_top_logprobs": [[[-0.1, 5, None], [-2.0, 6, None]]],
+            "completion_tokens": 1,
+        }
+    }
+    sglang_read = {
+        "meta_info": {
+            "input_token_logprobs": [[None, 2, "b"], [-0.1, 5, "x"]],
+            "input_top_logprobs": [None, [[-0.1, 5, "x"]]],
+        }
+    }
     top = [{"id": 5, "logprob": -0.1, "token": "x"}, {"id": 6, "logprob": -2.0}]
-    llama = {"stop_type": "eos", "completion_probabilities": [{"id": 5, "token": "x", "logprob": -0.1, "top_logprobs": top}]}
-    listed = {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 10, "root": "m"}], "version": "1", "build_info": "b1"}
+    llama = {
+        "stop_type": "eos",
+        "completion_probabilities": [{"id": 5, "token": "x", "logprob": -0.1, "top_logprobs": top}],
+    }
+    listed = {
+        "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 10, "root": "m"}],
+        "version": "1",
+        "build_info": "b1",
+    }
     pages: dict[str, tuple[Any, Callable[[Any], object], Any]] = {
         "vllm-writes": (Vllm, lambda one: one.write([1], sampling, 2, 0), vllm),
         "vllm-reads": (Vllm, lambda one: one.read([1, 2], [5], ended=False), vllm_read),
@@ -557,27 +629,42 @@ def _served(behave: list[bytes], raw_url: str, page_url: str) -> dict[str, Reade
     return {
         "http": Reader(asked, [HEAD, CHUNKED, BUSY, MOVED], words=HTTP_WORDS),
         "http-metrics": Reader(scraped, [HEAD.replace(b'{"data": [1]}', b"vllm:a{} 1.0\n"), MOVED], words=HTTP_WORDS),
-        "events": Reader(streamed, [EVENTS + b"data: [DONE]\n\n", b": ping\n" + EVENTS * 2], mutations.json_lines, HTTP_WORDS),
-        "models-page": Reader(connected, [json.dumps(listed).encode()], tree, ["meta", "n_ctx", "parent", "sglang", "llamacpp"]),
+        "events": Reader(
+            streamed, [EVENTS + b"data: [DONE]\n\n", b": ping\n" + EVENTS * 2], mutations.json_lines, HTTP_WORDS
+        ),
+        "models-page": Reader(
+            connected, [json.dumps(listed).encode()], tree, ["meta", "n_ctx", "parent", "sglang", "llamacpp"]
+        ),
         **{
-            name: Reader(written(make, ask), [json.dumps(page).encode()], tree, ["logprob", "top_logprobs", "token_ids"])
+            name: Reader(
+                written(make, ask), [json.dumps(page).encode()], tree, ["logprob", "top_logprobs", "token_ids"]
+            )
             for name, (make, ask, page) in pages.items()
         },
-    }  # fmt: skip
+    }
 
 
 @contextmanager
-def readers(folder: Path) -> Iterator[dict[str, Reader]]:
-    """All of them, by name; they write into a folder, and two real servers say what they are told to."""
+def readers(folder: Path, only: str | None = None) -> Iterator[dict[str, Reader]]:
+    """All of them, by name, or as many as it takes until `only` is there.
+
+    They write into a folder, and two real servers say what they are told to.
+    """
     behave = [b""]
+
+    def served(_: Path) -> dict[str, Reader]:
+        found = _served(behave, raw_url, page_url)
+        return {name: one._replace(read=_forgetting(one.read, *heard)) for name, one in found.items()}
+
     with (
-        misbehaving.serving(lambda handler: misbehaving.raw(behave[0])(handler)) as (raw_url, heard),
-        misbehaving.serving(lambda handler: misbehaving.page(behave[0])(handler)) as (page_url, also_heard),
+        misbehaving.serving(lambda handler: misbehaving.raw(behave[0])(handler)) as (raw_url, heard_raw),
+        misbehaving.serving(lambda handler: misbehaving.page(behave[0])(handler)) as (page_url, heard_page),
     ):
-        served = _served(behave, raw_url, page_url)
-        for name, one in served.items():
-            served[name] = one._replace(read=_forgetting(one.read, heard, also_heard))
-        yield _models(folder) | _documents(folder) | _settings(folder) | _metrics(folder) | _tools() | served
+        heard, found = (heard_raw, heard_page), dict[str, Reader]()
+        for group in (_tools, _models, _metrics, served, _settings, _documents):
+            if only not in found:
+                found |= group(folder)
+        yield found
 
 
 def _forgetting(read: Callable[[bytes], object], *heard: list[Any]) -> Callable[[bytes], object]:
