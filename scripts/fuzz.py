@@ -213,16 +213,56 @@ def kept(folder: Path) -> set[str]:
     }
 
 
+def cost(name: str) -> None:
+    """Read one of the largest files, and print what that took, and what was said."""
+    import large
+    import readers
+
+    resource.setrlimit(resource.RLIMIT_AS, (2 * MEMORY, 2 * MEMORY))
+    called, make = large.LARGE[name]
+    with TemporaryDirectory() as scratch, readers.readers(Path(scratch), only=called) as known:
+        for seed in known[called].seeds:
+            readers.passes(known[called], seed)
+        data, before, began = make(), peak_mb(), time.process_time()
+        said = readers.passes(known[called], data)
+        took, grown = time.process_time() - began, peak_mb() - before
+    answer = said.message.replace(scratch, "").strip("/") if said is not None else "taken"
+    print(f"{called:16} {name:28} {len(data) / 1e6:6.1f} {took:7.1f} {grown:7,}  {answer[:90]}", flush=True)
+    os._exit(0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("readers", nargs="*", help="those of tests/fuzz/readers.py; all without")
     parser.add_argument("--seconds", type=int, default=60, help="for each reader")
     parser.add_argument("--list", action="store_true", help="name the readers")
+    parser.add_argument("--large", action="store_true", help="what the largest files cost, instead")
+    parser.add_argument("--cost", help=argparse.SUPPRESS)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
         fuzz(options.readers[0], options.seconds)
-        return
+    elif options.cost:
+        cost(options.cost)
+    elif options.large:
+        costs(options.readers)
+    else:
+        look(options)
+
+
+def costs(only: list[str]) -> None:
+    import large
+
+    print(f"{'reader':16} {'file':28} {'MB':>6} {'CPU s':>7} {'grew MB':>7}  answer", flush=True)
+    for name, (called, _) in large.LARGE.items():
+        if not only or called in only:
+            ended = subprocess.run([sys.executable, __file__, "--cost", name], stderr=subprocess.PIPE)
+            if ended.returncode:
+                print(f"{called:16} {name:28} failed: {ended.stderr.decode().splitlines()[-1:]}", flush=True)
+
+
+def look(options: argparse.Namespace) -> None:
+    """Fuzz the readers that were named, one after the other, and print a row for each."""
     import readers
 
     with TemporaryDirectory() as scratch, readers.readers(Path(scratch)) as known:
