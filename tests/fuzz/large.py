@@ -55,7 +55,7 @@ def _policy() -> bytes:
 
 LARGE: Mapping[str, Made] = {
     "5 MB of empty lists": ("config", lambda: b'{"a": [' + b"[]," * 1_499_000 + b"1]}"),
-    "5 MB of keys": ("config", lambda: b"{" + b",".join(b'"%d":1' % i for i in range(480_000)) + b"}"),
+    "5 MB of keys": ("config", lambda: b"{" + b",".join(b'"%d":1' % i for i in range(440_000)) + b"}"),
     "1,400,000 texts": (
         "tokenizer-json",
         lambda: b'{"model": {"vocab": {}, "merges": [' + b",".join(b'"%d"' % i for i in range(1_400_000)) + b"]}}",
@@ -87,15 +87,15 @@ LARGE: Mapping[str, Made] = {
     ),
     "69,000 literals": ("rwkv", lambda: b"".join(b"%d '%s' 1\n" % (i, b"\\x41" * 20) for i in range(69_000))),
     "sums in literals": ("rwkv", lambda: b"".join(b"%d %s 1\n" % (i, b"-" * 60 + b"1") for i in range(69_000))),
-    "400,000 tensors": (
+    "300,000 tensors": (
         "safetensors",
         lambda: _header(
-            b"{" + b",".join(b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(600_000)) + b"}"
+            b"{" + b",".join(b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(300_000)) + b"}"
         ),
     ),
-    "40 MB of an index": (
+    "700,000 names in an index": (
         "index",
-        lambda: b'{"weight_map": {' + b",".join(b'"%d":"a.safetensors"' % i for i in range(1_500_000)) + b"}}",
+        lambda: b'{"weight_map": {' + b",".join(b'"%d":"a.safetensors"' % i for i in range(700_000)) + b"}}",
     ),
     "2,000,000 texts": (
         "gguf",
@@ -113,13 +113,13 @@ LARGE: Mapping[str, Made] = {
         ),
     ),
     "64 MB of answers": ("trace", _trace),
-    "64 MB in one more key": ("probe", lambda: _filled("probe.json", "x", "[" + "1," * 2_900_000 + "1]", 1 << 30)),
+    "3,000,000 numbers in a key": ("probe", lambda: _filled("probe.json", "x", "[" + "1," * 2_900_000 + "1]", 1 << 30)),
     "100 drafts": ("report-probe", lambda: _many("probe.json", "drafts", 100)),
     "2,000 candidates": ("report-advice", lambda: _many("advice.json", "candidates", 2_000)),
     "20,000 checked pairs": ("report-gate", lambda: _many("gate.json", "pairs", 20_000)),
-    "1 MB of pairs": ("policy", _policy),
+    "1,000 pairs": ("policy", _policy),
     "10,000 tables": ("policy", lambda: b"".join(b"[a.b%d]\n" % i for i in range(9_900))),
-    "1 MB of a family": (
+    "9,900 rows of a family": (
         "family",
         lambda: (
             b'family = "x"\n'
@@ -149,6 +149,6 @@ LARGE: Mapping[str, Made] = {
         "prompts",
         lambda: (DEMO / "prompts.jsonl").read_bytes() + b'{"prompt": "' + b"x" * 4_190_000 + b'"}\n',
     ),
-    "64 MB of an answer": ("vllm-writes", lambda: b'{"choices": [' + b"1," * 2_900_000 + b"1]}"),
-    "64 MB of events": ("events", lambda: b"data: {}\n\n" * 20_000),
+    "3,000,000 values": ("vllm-writes", lambda: b'{"choices": [' + b"1," * 2_900_000 + b"1]}"),
+    "100,000 events": ("events", lambda: b'data: {"choices": []}\n\n' * 100_000),
 }

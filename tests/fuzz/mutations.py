@@ -200,7 +200,7 @@ def _other(value: Any, root: Any, chance: random.Random, words: Sequence[str]) -
     if what == 1:
         return {chance.choice(words) if words else "a": value}
     if what == 2 and isinstance(value, (int, float)):
-        return -value if chance.random() < 0.5 else value + chance.choice((1, -1, 0.5, 1e9))
+        return -value if chance.random() < 0.5 else value + chance.choice((1, -1, 10**9))
     if what == 3 and isinstance(value, str):
         at = chance.randrange(len(value) + 1)
         return value[:at] + str(chance.choice(VALUES)) + value[at:]

@@ -24,7 +24,7 @@ from draftpick import catalog, devices, toml_file
 from draftpick.errors import DraftpickError, InvalidFile
 from draftpick.gate_file import read_policy
 from draftpick.gating import evidence
-from draftpick.models import safetensors, vocabulary
+from draftpick.models import bounded, safetensors, vocabulary
 from draftpick.probing import prompts, trace
 from draftpick.report import html, markdown, saved
 from draftpick.report.blocks import Paragraph, Report, Section
@@ -124,6 +124,16 @@ def test_a_build_of_an_overlay_has_a_number_and_a_day(build: str, tmp_path: Path
 def test_a_probe_of_the_first_day_of_all_is_of_no_age() -> None:
     assert evidence._age("0001-01-01T00:00:00+23:59", date(2026, 11, 30)) is None
     assert evidence._age("2026-11-29T23:59:59-12:00", date(2026, 11, 30)) == 0
+
+
+@pytest.mark.parametrize(("opens", "closes", "levels"), [(b"[", b"]", 1), (b'{"a":', b"}", 1), (b'[{"a":', b"}]", 2)])
+def test_json_is_no_deeper_than_its_bound(opens: bytes, closes: bytes, levels: int) -> None:
+    """By a bound of our own: what the parser bears differs between versions of Python."""
+    times = bounded.MAX_DEPTH // levels
+    fits, deep = (b"[1," + opens * number + b"1" + closes * number + b"]" for number in (times - 1, times))
+    bounded.parse_value(fits, "a")
+    with pytest.raises(InvalidFile, match="nested too deeply"):
+        bounded.parse_value(deep, "a")
 
 
 # ---------------------------------------------------------------------- time
