@@ -7,7 +7,8 @@ INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served \
-	walk-served test-real-tokenizers test-engines test-torch-npu test-lowest dist release-check sbom test-faults clean
+	walk-served test-real-tokenizers test-engines test-torch-npu test-lowest dist release-check sbom test-faults fuzz \
+	clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +66,13 @@ test-faults: $(BIN)/draftpick $(INDEX)
 coverage: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest --cov --cov-report=
 	$(BIN)/coverage report --include='draftpick/probing/*,draftpick/devices.py' --show-missing --fail-under=95
+
+# Looks for files that a reader falls over, each reader for SECONDS in a process of its own; READERS="gguf trace" takes
+# some of them. Keeps what it finds in build/fuzz.
+SECONDS ?= 60
+fuzz: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python -m pip install --quiet atheris
+	$(BIN)/python scripts/fuzz.py $(READERS) --seconds $(SECONDS)
 
 lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .

@@ -18,7 +18,7 @@ from draftpick.gating.baseline import updated
 from draftpick.gating.evidence import Sources
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Setting
-from draftpick.probe_file import to_text
+from draftpick.probe_file import is_probe, to_text
 from draftpick.probing import command
 from draftpick.probing.session import Done
 
@@ -93,6 +93,8 @@ def _measure(output: Path, probe: Callable[[Path], Done]) -> None:
     """Have a probe measured, and put it and its trace in their place, whole or not at all."""
     if not os.path.isdir(output.parent):
         raise CannotWrite(f"{output}: the folder {output.parent} does not exist", "create it first")
+    if os.path.lexists(output) and not is_probe(output):
+        raise CannotWrite(f"{output}: what is there is no probe, and stays", "name another file as evidence")
     try:
         with folder_beside(output) as folder:
             done = probe(folder / output.name)
