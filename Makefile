@@ -6,7 +6,7 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
+.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served evidence walk-served test-real-tokenizers \
 	test-engines test-torch-npu clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
@@ -106,6 +106,11 @@ eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python -m pip install --quiet gguf accelerate
 	$(BIN)/python scripts/real_pair.py
 	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
+
+# Runs all of the above that can be run here, and what it needs no engine for, and writes docs/evidence.md; about twenty
+# minutes on two quiet cores. PARTS="cost gate" runs some parts; ENGINES is where engines were installed.
+evidence: $(BIN)/draftpick $(INDEX)
+	HF_HUB_OFFLINE=1 $(BIN)/python scripts/evidence.py --engines $(ENGINES) $(PARTS)
 
 # Runs the commands of docs/served.md against real servers of the demo pair, and writes what they print onto the page.
 walk-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
