@@ -122,7 +122,8 @@ def llama(pairs: Sequence[Pair]) -> Told:
         [*figures, *alike(demo.place)],
         [
             "Speeds are of decoding, as the server itself times it; seconds include its start. The sweep asks once "
-            "with every k; the probe times each step of a server five times at the least.",
+            "with every k; the probe times each step of a server five times at the least, and until it is known to 2 %. "
+            "The demo pair writes so fast that a sweep of it is over before that.",
             "Costs of a step are put together from parts: the draft alone, and verification as a step of the target "
             "with as many sequences at once. What llama.cpp itself adds to a speculative step is not in them.",
         ],

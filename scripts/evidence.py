@@ -158,10 +158,14 @@ def _head(settings: Sequence[str], missed: Sequence[tuple[Part, Figure]]) -> Ite
     yield "What draftpick says of itself, measured. `make evidence` runs the commands below and writes this page: no"
     yield 'figure was typed by hand. `make evidence PARTS="cost gate"` runs some of them anew.'
     yield ""
+    if not settings:
+        yield "Nothing has been run yet."
+        yield ""
+        return
     yield from (f"Machine {letter}: {place}." for letter, place in zip("ABCDEFGH", settings, strict=False))
     yield ""
     if missed:
-        yield f"{len(missed)} of the figures fall short of their limits:"
+        yield f"Short of their limits, {len(missed)} in all:"
         yield ""
         yield from (f"- [{part.name}](#{part.name}): {_cell(one.what)}: {_cell(one.seen)}" for part, one in missed)
     else:

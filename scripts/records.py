@@ -131,13 +131,14 @@ def chosen(found: argparse.ArgumentParser, asked: Sequence[str], parts: Sequence
 
 
 def keep(folder: Path, record: Record) -> None:
-    """Write FOLDER/PART.json."""
+    """Write FOLDER/PART.json, without where this checkout lies."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = record._asdict() | {
         "setting": record.setting._asdict(),
         "told": {"figures": [one._asdict() for one in record.told.figures], "notes": list(record.told.notes)},
     }
-    (folder / f"{record.part}.json").write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    text = json.dumps(whole, ensure_ascii=False, indent=1).replace(f"{ROOT}/", "")
+    (folder / f"{record.part}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def read(path: Path) -> Record:
