@@ -107,8 +107,8 @@ eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python scripts/real_pair.py
 	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
 
-# Runs all of the above that can be run here, and what it needs no engine for, and writes docs/evidence.md; about twenty
-# minutes on two quiet cores. PARTS="cost gate" runs some parts; ENGINES is where engines were installed.
+# Runs the benchmarks and evaluations and writes docs/evidence.md from what they found: some twenty minutes on two quiet
+# cores. PARTS="cost gate" runs some. Those that need an engine run where it lies in ENGINES already.
 evidence: $(BIN)/draftpick $(INDEX)
 	HF_HUB_OFFLINE=1 $(BIN)/python scripts/evidence.py --engines $(ENGINES) $(PARTS)
 

@@ -42,9 +42,8 @@ class Pair(NamedTuple):
 
     name: str
     place: Place
-    prompts: Sequence[str]
-    """Options of the probe that say which."""
     count: int
+    """Of the prompts that come with the demo pair: short ones, for the sweep reads them nine times."""
     tokens: int
 
 
@@ -82,8 +81,18 @@ def probed(pair: Pair) -> Probed:
         file, begun = Path(made) / "probe.json", time.perf_counter()
         target, draft = (_server(pair, name, "-np", str(SLOTS)) for name in ("target", "draft"))
         with serving(pair.place, target) as one, serving(pair.place, draft) as other:
-            words = ["--target-url", one, "--draft-url", other, *pair.prompts, "--num-prompts", str(pair.count)]
-            words += ["--max-new-tokens", str(pair.tokens), "--precision", "0", "-o", str(file), "--exit-zero"]
+            words = ["--target-url", one, "--draft-url", other, "--prompts", str(DEMO / "prompts.jsonl")]
+            words += [
+                "--num-prompts",
+                str(pair.count),
+                "--max-new-tokens",
+                str(pair.tokens),
+                "--precision",
+                "0",
+                "-o",
+                str(file),
+                "--exit-zero",
+            ]
             command = [sys.executable, "-m", "draftpick", "probe", *words]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             clock = time.perf_counter() - begun
@@ -117,13 +126,12 @@ def llama(pairs: Sequence[Pair]) -> Told:
         one = probed(pair)
         sweep = {k: swept(pair, one.rows, k) for k in KS}
         figures += [*costs(pair, one, sweep), *choice(pair, one, sweep)]
-    demo = next(pair for pair in pairs if pair.prompts)
     return Told(
-        [*figures, *alike(demo.place)],
+        [*figures, *alike(pairs[-1].place)],
         [
             "Speeds are of decoding, as the server itself times it; seconds include its start. The sweep asks once "
-            "with every k; the probe times each step of a server five times at the least, and until it is known to 2 %. "
-            "The demo pair writes so fast that a sweep of it is over before that.",
+            "with every k; the probe times each step of a server five times at the least, and until it is known to "
+            "2 %. The demo pair writes so fast that a sweep of it is over before that.",
             "Costs of a step are put together from parts: the draft alone, and verification as a step of the target "
             "with as many sequences at once. What llama.cpp itself adds to a speculative step is not in them.",
         ],
@@ -204,17 +212,17 @@ def alike(place: Place) -> Iterator[Figure]:
 
 
 def pairs_in(folder: Path, count: int | None) -> list[Pair]:
-    """The real pair in 8 bits and the demo pair, converted where they are not yet."""
+    """The real pair in 8 bits, then the demo pair, converted where they are not yet."""
     catalog = load()
     found = []
-    for which, name, prompts, number, tokens in (
-        ("real", "SmolLM2-135M and its first 25 layers, Q8_0", (), 6, 48),
-        ("", "demo pair", ("--prompts", str(DEMO / "prompts.jsonl")), 24, 96),
+    for which, name, number, tokens in (
+        ("real", "SmolLM2-135M and its first 25 layers, Q8_0", 6, 48),
+        ("", "demo pair", 24, 96),
     ):
         place = Place(folder / "build" / "bin", folder / (f"{which}-pair" if which else "pair"), catalog)
         if not (place.pair / "draft.gguf").exists():
             llama_server.convert(folder, place.pair, *([which] if which else []))
-        found.append(Pair(name, place, prompts, count or number, tokens))
+        found.append(Pair(name, place, count or number, tokens))
     return found
 
 
