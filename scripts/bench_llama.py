@@ -170,8 +170,9 @@ def choice(pair: Pair, one: Probed, sweep: Mapping[int, Swept]) -> Iterator[Figu
     speeds = " ".join(f"{sweep[k].speed:.0f}" for k in KS)
     yield Figure(f"{pair.name}: best k of the sweep", f"{best} ({speeds} tokens/s from k = 0 on)")
     plan = one.draft["plan"]
+    doubts = "; ".join([*one.result["doubts"], *one.draft["doubts"]]).replace(f"{pair.place.pair}/", "")
     if plan is None:
-        yield Figure(f"{pair.name}: k planned by the probe", "none", "97 %", False)
+        yield Figure(f"{pair.name}: k planned by the probe", "none", "97 %", False, doubts)
         return
     reached = sweep[plan["num_spec_tokens"]].speed / sweep[best].speed
     yield Figure(
@@ -179,6 +180,7 @@ def choice(pair: Pair, one: Probed, sweep: Mapping[int, Swept]) -> Iterator[Figu
         f"{plan['num_spec_tokens']}: {reached:.1%} of the best",
         "97 %",
         reached >= 0.97,
+        doubts,
     )
     wrong = {
         by["k"]: by["speedup"]["value"] / (sweep[by["k"]].speed / sweep[0].speed) - 1
@@ -231,7 +233,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--prompts-count", type=int, help="in place of each pair's own number, for a quick look")
     options = parser.parse_args()
-    pairs = pairs_in(options.folder.resolve(), options.prompts_count)
+    pairs = pairs_in(options.folder.absolute(), options.prompts_count)
     records.run({"llama": partial(llama, pairs)}, options.keep)
 
 
