@@ -8,7 +8,7 @@ TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served \
 	walk-served test-real-tokenizers test-engines test-torch-npu test-lowest dist release-check sbom test-faults fuzz \
-	clean
+	evidence clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -158,6 +158,11 @@ eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python -m pip install --quiet gguf accelerate
 	$(BIN)/python scripts/real_pair.py
 	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
+
+# Runs the benchmarks and evaluations and writes docs/evidence.md from what they found: some twenty minutes on two quiet
+# cores. PARTS="cost gate" runs some. Those that need an engine run where it lies in ENGINES already.
+evidence: $(BIN)/draftpick $(INDEX)
+	HF_HUB_OFFLINE=1 $(BIN)/python scripts/evidence.py --engines $(ENGINES) $(PARTS)
 
 # Runs the commands of docs/served.md against real servers of the demo pair, and writes what they print onto the page.
 walk-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
