@@ -44,30 +44,30 @@ def test_kinship_by_name(one: str, other: str, kin: str) -> None:
     [
         pytest.param({}, {}, "ok", "same", id="this target"),
         pytest.param({}, {"target": f"maker/Other-7B; {BASE}"}, "ok", "same", id="one of several"),
-        pytest.param({"id": "maker/Toy-2-7B"}, {}, "warn", "tuning", id="base and instruct"),
-        pytest.param({"id": "maker/Toy-3-7B-Instruct"}, {}, "warn", "version", id="another generation"),
+        pytest.param({"id": "maker/Toy-2-7B"}, {}, "warn 0.4 unsure", "tuning", id="base and instruct"),
+        pytest.param({"id": "maker/Toy-3-7B-Instruct"}, {}, "warn 0.25 unsure", "version", id="another generation"),
         pytest.param({"id": "maker/Toy-2-13B-Instruct"}, {}, "reject", "size", id="another size"),
         pytest.param({"id": "maker/Else-7B"}, {}, "reject", "family", id="another family"),
-        pytest.param({}, {"target": "unknown"}, "warn", None, id="not known for whom"),
+        pytest.param({}, {"target": "unknown"}, "warn 0.3 unsure", None, id="not known for whom"),
         pytest.param(
             {"id": "x/Else-9B", "lineage": Lineage(base_model=BASE, relation="finetune")},
             {},
-            "warn",
+            "warn 0.5",
             "base",
             id="a fine-tune",
         ),
         pytest.param(
             {"id": "x/Else-9B", "lineage": Lineage(base_model=BASE, relation="quantized")},
             {},
-            "ok",
+            "ok 0.9",
             "copy",
             id="a copy",
         ),
     ],
 )
 def test_head_target(ours: dict[str, Any], published: dict[str, Any], expected: str, kin: str | None) -> None:
-    outcome = ask("head-target", head_pair(target(**ours), head(**published)))
-    assert (outcome.kind, outcome.evidence.get("kin")) == (expected, kin)
+    judged = head_pair(target(**ours), head(**published))
+    assert (says("head-target", judged), ask("head-target", judged).evidence.get("kin")) == (expected, kin)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_pairing_read_from_names_is_uncertain(confidence: str, certain: bool) 
     [
         pytest.param({}, {}, "ok", id="equal"),
         pytest.param({"id": "maker/Toy-2-70B-Instruct", "hidden_size": 8192}, {}, "reject", id="another size"),
-        pytest.param({}, {"hidden_size": 1024}, "ok", id="a width of its own"),
+        pytest.param({}, {"hidden_size": 1024}, "ok 0.8", id="a width of its own"),
         pytest.param({}, {"hidden_size": None}, "skip", id="not known"),
     ],
 )
@@ -100,8 +100,8 @@ def test_head_hidden_size_names_both_widths() -> None:
     ("ours", "published", "expected"),
     [
         pytest.param({}, {}, "ok", id="equal"),
-        pytest.param({}, {"draft_vocab_size": 256}, "ok", id="a shortened list"),
-        pytest.param({}, {"vocab_size": 1000}, "warn", id="padding"),
+        pytest.param({}, {"draft_vocab_size": 256}, "ok 0.9", id="a shortened list"),
+        pytest.param({}, {"vocab_size": 1000}, "warn 0.6", id="padding"),
         pytest.param({"id": "maker/Else-7B"}, {"vocab_size": 1000}, "reject", id="another target's"),
         pytest.param({}, {"vocab_size": None}, "skip", id="not known"),
     ],

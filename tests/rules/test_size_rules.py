@@ -22,17 +22,17 @@ def sized(billions: float, **changes: Any) -> ModelProfile:
 @pytest.mark.parametrize(
     ("billions", "expected", "band"),
     [
-        pytest.param(3.6, "warn", "low", id="1.9x"),
-        pytest.param(2.33, "ok", "below-ideal", id="3.0x"),
+        pytest.param(3.6, "warn 0.236", "low", id="1.9x"),
+        pytest.param(2.33, "ok 0.501", "below-ideal", id="3.0x"),
         pytest.param(1.0, "ok", "ideal", id="7x"),
-        pytest.param(0.5, "ok", "above-ideal", id="14x"),
-        pytest.param(0.44, "warn", "high", id="15.9x"),
-        pytest.param(0.12, "warn", "high", id="58x"),
+        pytest.param(0.5, "ok 0.999", "above-ideal", id="14x"),
+        pytest.param(0.44, "warn 0.998", "high", id="15.9x"),
+        pytest.param(0.12, "warn 0.975", "high", id="58x"),
     ],
 )
 def test_size_ratio(billions: float, expected: str, band: str) -> None:
-    outcome = ask("size-ratio", pair(theirs=sized(billions)))
-    assert (outcome.kind, outcome.evidence["band"]) == (expected, band)
+    judged = pair(theirs=sized(billions))
+    assert (says("size-ratio", judged), ask("size-ratio", judged).evidence["band"]) == (expected, band)
 
 
 def test_size_ratio_counts_what_one_token_reads() -> None:
@@ -100,7 +100,7 @@ def test_a_ratio_of_57_scores_below_one_of_16() -> None:
         pytest.param(draft(), target(), "reject", id="swapped"),
         pytest.param(target(), draft(params_total=7_000_000_000), "reject", id="equal"),
         pytest.param(target(), draft(params_total=None), "skip", id="not known"),
-        pytest.param(target(), sized(7.0, quantization="gguf-q2_k"), "ok", id="equal in a sixth of the bits"),
+        pytest.param(target(), sized(7.0, quantization="gguf-q2_k"), "ok 0.5", id="equal in a sixth of the bits"),
         pytest.param(
             target(params_total=35_000_000_000, params_active=3_000_000_000, experts=SPARSE),
             sized(4.0),
@@ -124,8 +124,10 @@ def test_swapped_roles_asks_whether_they_were_swapped_only_where_they_may_be() -
     [
         pytest.param(draft(), {}, "ok", id="another model"),
         pytest.param(target(), {}, "reject", id="the target itself"),
-        pytest.param(target(quantization="awq-int4"), {}, "warn", id="the same repository in other bits"),
-        pytest.param(target(), {"quantization": "int8", "draft_quantization": "int4"}, "warn", id="other bits at load"),
+        pytest.param(target(quantization="awq-int4"), {}, "warn 0.1", id="the same repository in other bits"),
+        pytest.param(
+            target(), {"quantization": "int8", "draft_quantization": "int4"}, "warn 0.1", id="other bits at load"
+        ),
         pytest.param(
             target(
                 id="other/Toy-2-7B-Instruct-AWQ",
@@ -133,11 +135,14 @@ def test_swapped_roles_asks_whether_they_were_swapped_only_where_they_may_be() -
                 lineage=Lineage(base_model="maker/Toy-2-7B-Instruct", relation="quantized"),
             ),
             {},
-            "warn",
+            "warn 0.1",
             id="a quantised copy by its card",
         ),
         pytest.param(
-            target(id="other/Toy-2-7B-Q4", quantization="gguf-q4_k_m"), {}, "warn", id="a quantised copy by its shape"
+            target(id="other/Toy-2-7B-Q4", quantization="gguf-q4_k_m"),
+            {},
+            "warn 0.1 unsure",
+            id="a quantised copy by its shape",
         ),
     ],
 )
@@ -154,8 +159,8 @@ def test_a_copy_known_by_its_shape_alone_is_uncertain() -> None:
 @pytest.mark.parametrize(
     ("billions", "expected"),
     [
-        pytest.param(1.7, "warn", id="1.7B"),
-        pytest.param(2.99, "warn", id="just below"),
+        pytest.param(1.7, "warn 0.44", id="1.7B"),
+        pytest.param(2.99, "warn 0.698", id="just below"),
         pytest.param(3.0, "ok", id="at the limit"),
         pytest.param(None, "skip", id="not known"),
     ],
@@ -169,9 +174,9 @@ def test_target_size(billions: float | None, expected: str) -> None:
     ("layers", "expected"),
     [
         pytest.param(8, "ok", id="a quarter"),
-        pytest.param(16, "ok", id="half"),
-        pytest.param(17, "warn", id="more than half"),
-        pytest.param(40, "warn", id="deeper than the target"),
+        pytest.param(16, "ok 0.7", id="half"),
+        pytest.param(17, "warn 0.663", id="more than half"),
+        pytest.param(40, "warn 0.1", id="deeper than the target"),
         pytest.param(None, "skip", id="not known"),
     ],
 )
@@ -190,9 +195,9 @@ def test_a_deeper_draft_never_scores_higher(one: int, other: int) -> None:
     ("experts", "k", "expected", "too_many"),
     [
         pytest.param(None, None, "n/a", None, id="dense"),
-        pytest.param(SPARSE, None, "warn", False, id="no length asked for"),
-        pytest.param(SPARSE, 4, "warn", False, id="four tokens"),
-        pytest.param(SPARSE, 5, "warn", True, id="five tokens"),
+        pytest.param(SPARSE, None, "warn 0.7", False, id="no length asked for"),
+        pytest.param(SPARSE, 4, "warn 0.7", False, id="four tokens"),
+        pytest.param(SPARSE, 5, "warn 0.2", True, id="five tokens"),
     ],
 )
 def test_moe_verify(experts: Experts | None, k: int | None, expected: str, too_many: bool | None) -> None:
@@ -215,15 +220,15 @@ MTP = target(num_nextn_predict_layers=2)
     [
         pytest.param(pair(), "n/a", id="not asked for"),
         pytest.param(pair(num_spec_tokens=5), "ok", id="customary"),
-        pytest.param(pair(num_spec_tokens=9), "warn", id="long"),
-        pytest.param(pair(num_spec_tokens=15, engine=CAPPED), "warn", id="more than the engine takes"),
+        pytest.param(pair(num_spec_tokens=9), "warn 0.4", id="long"),
+        pytest.param(pair(num_spec_tokens=15, engine=CAPPED), "warn 0.1", id="more than the engine takes"),
         pytest.param(bare_pair("mtp", MTP, num_spec_tokens=2), "ok", id="mtp: as many as layers"),
         pytest.param(bare_pair("mtp", MTP, num_spec_tokens=1), "ok", id="mtp: fewer than layers"),
-        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=3), "warn", id="mtp: no multiple"),
-        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=4), "warn", id="mtp: layers used again"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=3), "warn 0.2", id="mtp: no multiple"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=4), "warn 0.7", id="mtp: layers used again"),
         pytest.param(bare_pair("mtp", target(), num_spec_tokens=4), "skip", id="mtp: layers not known"),
         pytest.param(
-            head_pair(published=head(num_spec_tokens=3), num_spec_tokens=4), "warn", id="past a head's training"
+            head_pair(published=head(num_spec_tokens=3), num_spec_tokens=4), "warn 0.4", id="past a head's training"
         ),
         pytest.param(head_pair(published=head(num_spec_tokens=3), num_spec_tokens=3), "ok", id="a head's own length"),
     ],
