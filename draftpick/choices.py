@@ -463,3 +463,8 @@ STORED_BITS: tuple[Choice, ...] = (
 )
 
 MEMORY: Mapping[str, float] = {choice.name: choice.value for choice in MEMORY_TABLE}
+
+
+def memory_choice(name: str, engine: str | None) -> float:
+    """A choice about memory as an engine has it, where one of its own is listed."""
+    return MEMORY.get(f"{name}.{engine}", MEMORY[name])

@@ -663,7 +663,7 @@ def _response_log(path: Path, interval: float | None) -> "Log":
 
 def _saved_scrapes(files: list[Path], interval: float | None) -> "list[Scrape]":
     from draftpick import scrape
-    from draftpick.observe import FAMILIES
+    from draftpick.counters import FAMILIES
 
     if len(files) > 2 or interval is not None:
         raise UsageError(
@@ -678,7 +678,7 @@ def _scrapes(url: str, interval: float | None) -> "list[Scrape]":
     import time
 
     from draftpick import scrape
-    from draftpick.observe import FAMILIES
+    from draftpick.counters import FAMILIES
 
     found = [scrape.from_server(url, FAMILIES)]
     if interval is not None:

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 
 from draftpick import replay
 from draftpick.catalog import Catalog
+from draftpick.counters import FAMILIES
 from draftpick.launch import Wanted, launch
-from draftpick.observe import FAMILIES, observe
+from draftpick.observe import observe
 from draftpick.probing import trace
 from draftpick.scrape import Scrape, parse
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from draftpick import catalog
 from draftpick.choices import GGUF_BITS, MEMORY, MEMORY_TABLE, STORED_BITS
 from draftpick.errors import UsageError
-from draftpick.memory import (
-    Budget,
+from draftpick.memory import Budget, budget, draft_tensor_parallel_size
+from draftpick.models.profile import Experts, LatentAttention, ModelProfile
+from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
+from draftpick.sizes import (
     Cache,
-    budget,
     cache,
     cache_element_bytes,
-    draft_tensor_parallel_size,
     head_params,
     kv_bytes_per_token,
     medusa_params,
@@ -25,8 +25,6 @@ from draftpick.memory import (
     weight_bytes,
     weight_format,
 )
-from draftpick.models.profile import Experts, LatentAttention, ModelProfile
-from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
 
 GIB = 1 << 30
 CATALOG = catalog.load()
