@@ -52,7 +52,7 @@ SLOW_TO_IMPORT = (
 )  # fmt: skip
 MEMORY = 8 << 30
 """Bytes of data a trial may have: torch alone maps some."""
-NEAR = 4.0
+NEAR = 6.0
 """Seconds of tests that only come near the changed line."""
 ARGUMENTS = (
     "-q",
@@ -88,9 +88,8 @@ class Reach(NamedTuple):
 
     def of(self, mutation: Mutation) -> list[str]:
         """The tests that run the changed statement."""
-        first, last = mutation.lines
         lines = self.lines.get(mutation.path, {})
-        return self._quickest({test for line in range(first, last + 1) for test in lines.get(line, ())})
+        return self._quickest({test for line in mutation.lines for test in lines.get(line, ())})
 
     def near(self, mutation: Mutation) -> list[str]:
         """Quick tests that run another line of its file: what a cache or a fixture runs is known of one test alone."""
@@ -311,10 +310,10 @@ def told(part: Part, trials: Sequence[Trial]) -> str:
 
 def of_part(part: Part, equivalent: Sequence[dict[str, str]]) -> list[Mutation]:
     """All mutants of a part but for those that are proven to change nothing."""
-    names = sorted({path.relative_to(ROOT).as_posix() for pattern in part.files for path in ROOT.glob(pattern)})
+    names = sorted({path.relative_to(COPY).as_posix() for pattern in part.files for path in COPY.glob(pattern)})
     found = []
     for name in names:
-        source = (ROOT / name).read_text(encoding="utf-8")
+        source = (COPY / name).read_text(encoding="utf-8")
         changes = [(one["was"], one["becomes"]) for one in equivalent if one["file"] == name]
         for mutation in mutations(name, source):
             difference = mutation.difference(source).splitlines()

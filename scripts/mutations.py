@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _COMPARISONS = {
@@ -33,8 +34,8 @@ class Mutation(NamedTuple):
     """Of what is replaced, in bytes of the file."""
     end: int
     replacement: str
-    lines: tuple[int, int]
-    """First and last line of the statement it stands in, or of the head of that statement."""
+    lines: tuple[int, ...]
+    """Where a test that runs the changed code passes: its statement; for what runs at import, the lines that use it."""
 
     def applied(self, source: str) -> str:
         data = source.encode()
@@ -59,7 +60,10 @@ class _Finder(ast.NodeVisitor):
         self._begins = [0]
         for line in source.splitlines(keepends=True):
             self._begins.append(self._begins[-1] + len(line.encode()))
-        self._lines = (1, 1)
+        self._texts = source.splitlines()
+        self._lines: tuple[int, ...] = ()
+        self._inside = 0
+        """How many functions deep one stands; 0: what runs at import."""
         self.found: list[Mutation] = []
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
@@ -89,15 +93,18 @@ class _Finder(ast.NodeVisitor):
         if not isinstance(node, ast.stmt):
             super().visit(node)
             return
-        outside = self._lines
-        body = getattr(node, "body", None) or getattr(node, "cases", None)
-        last = node.end_lineno or node.lineno
-        if body:
-            first = body[0].pattern if isinstance(body[0], ast.match_case) else body[0]
-            last = max(node.lineno, first.lineno - 1)
-        self._lines = (min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))]), last)
+        outside, self._lines = self._lines, tuple(self._lines_of(node))
         super().visit(node)
         self._lines = outside
+
+    def _lines_of(self, node: ast.stmt) -> Iterator[int]:
+        last = node.end_lineno or node.lineno
+        if isinstance(node, (ast.If, ast.While, ast.For, ast.With, ast.Try)):
+            last = max(node.lineno, node.body[0].lineno - 1)  # of what stands inside, each has lines of its own
+        yield from range(node.lineno, last + 1)
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for name in (one.id for one in targets if isinstance(one, ast.Name) and not self._inside):
+            yield from (line for line, text in enumerate(self._texts, 1) if re.search(rf"\b{name}\b", text))
 
     def _body(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -124,7 +131,9 @@ class _Finder(ast.NodeVisitor):
                 self.visit(decorator)
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(default)
+        self._inside += 1
         self._body(node.body)
+        self._inside -= 1
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None and "Literal" not in self._text(node.value):
