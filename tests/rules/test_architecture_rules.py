@@ -171,3 +171,78 @@ def test_file_format(judged: Any, expected: str) -> None:
 )
 def test_remote_code(judged: Any, expected: str) -> None:
     assert says("remote-code", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("billions", "size", "expected"),
+    [
+        pytest.param(20, 8, "ok", id="much on each"),
+        pytest.param(10, 4, "ok", id="just enough on each"),
+        pytest.param(1, 2, "ok", id="few devices"),
+        pytest.param(9.99, 4, "ok 0.8", id="little on each"),
+        pytest.param(None, 8, "ok", id="not known how much"),
+    ],
+)
+def test_how_thin_a_draft_may_be_spread(billions: float | None, size: int, expected: str) -> None:
+    total = None if billions is None else round(billions * 1e9)
+    judged = pair(target(params_total=70 * 10**9), draft(params_total=total), tensor_parallel_size=size)
+    assert says("tensor-parallel", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv", "size", "expected"),
+    [
+        (12, 4, 4, "ok"),
+        (12, 3, 4, "reject"),
+        (12, 4, 6, "reject"),
+        (12, 6, 12, "ok"),
+        (12, 12, 12, "ok"),
+        (12, None, 4, "ok"),
+        (12, None, 5, "reject"),
+        (None, 4, 4, "skip"),
+    ],
+)
+def test_how_heads_divide(heads: int | None, kv: int | None, size: int, expected: str) -> None:
+    judged = bare_pair("ngram", target(num_attention_heads=heads, num_key_value_heads=kv), tensor_parallel_size=size)
+    assert says("tensor-parallel", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(kv_cache_dtype="int4"), "warn 0.4", id="a cache in 4 bits"),
+        pytest.param(pair(kv_cache_dtype="fp8"), "ok", id="a cache in 8 bits"),
+        pytest.param(bare_pair("ngram", kv_cache_dtype="int4"), "ok", id="a cache in 4 bits, no draft"),
+        pytest.param(pair(theirs=draft(quantization="gguf-q4_k_m")), "ok", id="a draft in k-quants"),
+        pytest.param(pair(theirs=draft(quantization="w8a8")), "ok", id="a draft in 8 bits"),
+        pytest.param(pair(target(quantization="gguf-q5_k_m")), "ok 0.85", id="a target in 5.5 bits"),
+        pytest.param(pair(target(quantization="gguf-odd")), "ok 0.85", id="a target in bits not known"),
+        pytest.param(pair(target(quantization="awq-int4")), "ok 0.85", id="a target in 4 bits, no k-quants"),
+        pytest.param(bare_pair("mtp", target(quantization="nvfp4")), "ok 0.85", id="own layers of a maker's fp4"),
+        pytest.param(head_pair(), "ok", id="a head as it is"),
+    ],
+)
+def test_formats_that_go_together(judged: Any, expected: str) -> None:
+    assert says("quantization", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(device=OLD, quantization="fp8"), "warn 0.3", id="asked of the target"),
+        pytest.param(
+            pair(target(quantization="fp8"), device=OLD, quantization="int8"), "warn 0.5", id="asked otherwise"
+        ),
+        pytest.param(head_pair(device=OLD), "warn 0.5", id="a head's target"),
+        pytest.param(head_pair(target(dtype="float16"), device=OLD), "ok", id="a head"),
+        pytest.param(pair(target(dtype=None), device=OLD), "warn 0.5", id="the draft alone is known"),
+    ],
+)
+def test_formats_a_device_lacks(judged: Any, expected: str) -> None:
+    assert says("dtype", judged) == expected
+
+
+@pytest.mark.parametrize("method", ["ngram", "mtp"])
+def test_files_that_are_to_be_converted(method: str) -> None:
+    assert says("file-format", bare_pair(method, engine=ONLY)) == ("ok" if method == "ngram" else "ok 0.9")
+    assert says("file-format", bare_pair(method, GGUF_TARGET, engine=SOME)) == "warn 0.4"

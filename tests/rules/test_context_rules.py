@@ -129,3 +129,54 @@ def test_recurrent_state(judged: Any, expected: str, sides: list[str] | None) ->
 def test_own_layers_do_better_than_a_draft_on_a_hybrid_target() -> None:
     hybrid = target(attention="hybrid")
     assert ask("recurrent-state", bare_pair("mtp", hybrid)).score > ask("recurrent-state", pair(hybrid)).score
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"),
+    [(32768, "ok"), (32767, "warn 0.9"), (16384, "warn 0.8"), (8192, "warn 0.7"), (64, "warn 0.2"), (1, "warn 0.2")],
+)
+def test_each_halving_of_the_reach_costs_a_tenth(reach: int, expected: str) -> None:
+    assert says("context-length", pair(theirs=draft(max_position_embeddings=reach))) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param("full", "hybrid", "warn 0.4", id="the draft"),
+        pytest.param("recurrent", "full", "warn 0.5", id="the target"),
+        pytest.param("recurrent", "hybrid", "warn 0.35", id="both"),
+        pytest.param("unknown", "full", "skip", id="not known of the target"),
+        pytest.param("full", "unknown", "skip", id="not known of the draft"),
+    ],
+)
+def test_states_that_are_rolled_back(ours: str, theirs: str, expected: str) -> None:
+    assert says("recurrent-state", pair(target(attention=ours), draft(attention=theirs))) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "native"),
+    [
+        pytest.param({"rope": YARN}, {}, 32768, id="both reach as far"),
+        pytest.param({"rope": YARN}, {"max_position_embeddings": 4096}, 4096, id="the draft ends sooner"),
+        pytest.param({"rope": "yarn 4 2048"}, {}, 2048, id="the target was stretched from there"),
+        pytest.param({"rope": "odd"}, {"max_position_embeddings": None}, None, id="not known"),
+    ],
+)
+def test_the_native_length_is_the_shorter(ours: dict[str, Any], theirs: dict[str, Any], native: int | None) -> None:
+    assert ask("rope-scaling", pair(target(**ours), draft(**theirs))).evidence["native"] == native
+
+
+@pytest.mark.parametrize("origin", ["folder", "gguf", "cache", "hub"])
+def test_a_configuration_without_a_scaling_has_none(origin: str) -> None:
+    assert says("rope-scaling", pair(target(origin=origin), draft(origin=origin))) == "ok"
+    assert says("rope-scaling", pair(target(origin="overlay"), draft(origin=origin))) == "skip"
+
+
+@pytest.mark.parametrize("rule", ["modality", "mrope"])
+def test_without_a_draft_model_nothing_is_seen(rule: str) -> None:
+    assert says(rule, head_pair()) == "n/a"
+
+
+def test_images_for_both_weigh_more_where_they_are_sent() -> None:
+    both = pair(target(modality="text+vision"), draft(modality="text+vision"), images=True)
+    assert says("modality", both) == "warn 0.4"

@@ -6,7 +6,7 @@ import pytest
 from builders import ask, bare_pair, draft, head, head_pair, pair, says, target
 
 from draftpick.models.profile import Lineage
-from draftpick.rules.heads import kinship
+from draftpick.rules.heads import TUNED, kinship
 
 BASE = "maker/Toy-2-7B-Instruct"
 
@@ -135,3 +135,50 @@ def test_head_not_a_draft(judged: Any, expected: str) -> None:
 )
 def test_mtp_layers(judged: Any, expected: str) -> None:
     assert says("mtp-layers", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kin"),
+    [
+        *((f"a/Toy-7B-{word}", "b/Toy-7B", "tuning") for word in sorted(TUNED)),
+        ("a/Toy-7B-2507", "b/Toy-7B", "tuning"),
+        ("a/Toy-7B-250", "b/Toy-7B", "version"),
+        ("a/Toy_7B", "b/toy-7b", "tuning"),
+        ("a/Toy2-7B", "b/Toy3-7B", "version"),
+        ("a/Toy-v0.1-7B", "b/Toy-v0.3-7B", "version"),
+        ("a/Toy-Large-7B", "b/Toy-7B", "version"),
+        ("a/Toy", "b/Toy-7B", "tuning"),
+        ("a/Toy-16E", "b/Toy-128E", "size"),
+        ("a/Toy-E4B", "b/Toy-E2B", "size"),
+        ("a/Toy-350M", "b/Toy-1.7B", "size"),
+        ("a/Toy-1T", "b/Toy-1B", "size"),
+        ("a/Toy-8x7B", "b/Toy-8x22B", "size"),
+        ("a/Toy-A3B-30B", "b/Toy-30B", "size"),
+        ("a/Toy-7B", "b/Else-7B", "family"),
+        ("a/Toy-7B", "b/Else-8B", "size"),
+    ],
+)
+def test_kinship_by_parts_of_names(one: str, other: str, kin: str) -> None:
+    assert kinship(one, other) == kinship(other, one) == kin
+
+
+@pytest.mark.parametrize("rule", ["head-target", "head-hidden-size", "head-vocabulary"])
+def test_own_layers_are_no_head(rule: str) -> None:
+    assert says(rule, bare_pair("mtp")) == "n/a"
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1023, "ok 0.9"), (1024, "ok"), (None, "ok")])
+def test_a_list_is_shortened_where_it_is_shorter(rows: int | None, expected: str) -> None:
+    assert says("head-vocabulary", head_pair(published=head(draft_vocab_size=rows))) == expected
+
+
+def test_the_nearest_of_several_targets_counts() -> None:
+    named = head(target="maker/Else-7B; maker/Toy-2-7B; maker/Toy-3-7B")
+    assert says("head-target", head_pair(published=named)) == "warn 0.4 unsure"
+
+
+@pytest.mark.parametrize("head_for", ["unknown", BASE])
+def test_a_head_is_named_with_its_target_where_that_is_known(head_for: str) -> None:
+    outcome = ask("head-not-a-draft", pair(theirs=draft(head_for=head_for)))
+    assert (f"for {BASE}" in outcome.message) is (head_for == BASE)
+    assert says("head-not-a-draft", head_pair()) == "n/a"

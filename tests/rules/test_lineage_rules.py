@@ -232,3 +232,147 @@ def test_licence(ours: str | None, theirs: str | None, expected: str) -> None:
 def test_a_gated_draft_of_an_open_target_is_told() -> None:
     assert says("licence", pair(theirs=draft(gated=True))) == "warn 0.8"
     assert says("licence", bare_pair("ngram")) == "n/a"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected", "kind"),
+    [
+        pytest.param(
+            {}, {"lineage": Lineage(), "generation": "1.5"}, "warn 0.625", "other generation", id="half apart"
+        ),
+        pytest.param(
+            {}, {"lineage": Lineage(), "generation": "2-next"}, "warn 0.65", "other generation", id="one number"
+        ),
+        pytest.param({}, {"lineage": Lineage(), "generation": "9"}, "warn 0.4", "other generation", id="far apart"),
+        pytest.param({}, {"lineage": Lineage(), "generation": "Next"}, "warn 0.6", "other generation", id="no number"),
+        pytest.param({"family": None}, {"lineage": Lineage()}, "skip", None, id="the target's family is not known"),
+        pytest.param(
+            {"generation": None}, {"lineage": Lineage()}, "ok 0.8 unsure", "family", id="the target's generation is not"
+        ),
+        pytest.param(
+            {"lineage": origin(stock="Else", stock_generation="1")},
+            {"lineage": origin(stock="Else", stock_generation="1")},
+            "ok 0.9",
+            "one stock",
+            id="one family, one stock",
+        ),
+        pytest.param({}, {"lineage": Lineage(), "family": "Toy-Math"}, "ok 0.85 unsure", "stock", id="for mathematics"),
+        pytest.param({}, {"lineage": Lineage(), "family": "Toy-VL"}, "ok 0.85 unsure", "stock", id="for images"),
+        pytest.param(
+            {},
+            {"lineage": origin(base_model="other/Else", relation="distill"), "family": "Other"},
+            "warn 0.35",
+            "other family",
+            id="distilled from another",
+        ),
+        pytest.param(
+            {},
+            {"lineage": origin(base_model=SELF, relation="finetune"), "family": "Other"},
+            "warn 0.35",
+            "other family",
+            id="trained on from the target",
+        ),
+        pytest.param(
+            {},
+            {"lineage": origin(stock="Toy", stock_generation="1"), "family": "Other", "variant": "draft"},
+            "warn 0.6",
+            "other generation",
+            id="a draft for an older one",
+        ),
+        pytest.param(
+            {"generation": "4"},
+            {"lineage": origin(stock="Toy", stock_generation="1"), "family": "Other", "variant": "draft"},
+            "warn 0.5",
+            "other generation",
+            id="a draft for a much older one",
+        ),
+        pytest.param(
+            {},
+            {"lineage": origin(stock="Toy"), "family": "Other", "variant": "draft"},
+            "ok 0.7",
+            "draft",
+            id="a draft for one of them",
+        ),
+        pytest.param(
+            {"generation": None},
+            {"lineage": origin(stock="Toy", stock_generation="1"), "family": "Other", "variant": "draft"},
+            "ok 0.7",
+            "draft",
+            id="a draft for one of them, perhaps",
+        ),
+        pytest.param(
+            {},
+            {"lineage": Lineage(), "family": "Other", "variant": "draft", "made_for": (SELF,)},
+            "ok 0.95",
+            "draft",
+            id="a draft for this target",
+        ),
+    ],
+)
+def test_lineage_in_detail(ours: dict[str, Any], theirs: dict[str, Any], expected: str, kind: str | None) -> None:
+    judged = pair(target(**ours), draft(**theirs))
+    assert (says("lineage", judged), ask("lineage", judged).evidence.get("kind")) == (expected, kind)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param("reasoning", "reasoning", "ok unsure", id="both think"),
+        pytest.param("hybrid-reasoning", "instruct", "ok 0.85 unsure", id="the target can switch"),
+        pytest.param("instruct", "hybrid-reasoning", "ok 0.85 unsure", id="the draft can switch"),
+        pytest.param("reasoning", "instruct", "warn 0.4 unsure", id="the target alone"),
+        pytest.param("coder-base", "instruct", "n/a", id="a base model"),
+        pytest.param(None, "instruct", "skip", id="not known"),
+    ],
+)
+def test_thinking_read_from_the_variant(ours: str | None, theirs: str, expected: str) -> None:
+    judged = pair(target(variant=ours, lineage=Lineage()), draft(variant=theirs, lineage=Lineage()))
+    assert says("thinking-mode", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("relation", "said"),
+    [
+        ("finetune", "a fine-tune of maker/Toy-2-7B-Instruct"),
+        ("distill", "another model's knowledge distilled into maker/Toy-2-7B-Instruct"),
+        ("adapter", "an adapter on maker/Toy-2-7B-Instruct"),
+        ("merge", "a merge of maker/Toy-2-7B-Instruct"),
+        ("continued", "made from maker/Toy-2-7B-Instruct"),
+    ],
+)
+def test_how_a_target_was_changed(relation: str, said: str) -> None:
+    changed = target(id="someone/Tuned-7B", lineage=origin(base_model=SELF, relation=relation))
+    assert said in ask("changed-target", pair(changed)).message
+
+
+@pytest.mark.parametrize("confidence", ["name-derived", "recalled", "derived"])
+@pytest.mark.parametrize("rule", ["made-for", "head-target"])
+def test_a_pairing_that_nobody_read_is_unsure(confidence: str, rule: str) -> None:
+    assert says(rule, head_pair(published=head(confidence=confidence))) == "ok unsure"
+    assert says(rule, head_pair(published=head(confidence="pairing-read"))) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "strictness"),
+    [
+        ("MIT", 0), ("bsd-3-clause", 0), ("bsd-2-clause", 0), ("cc-by-4.0", 0), ("cc0-1.0", 0), ("unlicense", 0),
+        ("openmdw-1.1", 0), ("apache-2.0", 0), ("modified-mit", 0), ("gemma", 1), ("llama3.1", 1), ("cc-by-nc-4.0", 2),
+        ("qwen-research", 2), ("x-non-commercial", 2), ("noncommercial-1", 2), ("mrl", 2),
+    ],
+)  # fmt: skip
+def test_how_strict_a_licence_is(name: str, strictness: int) -> None:
+    expected = ["ok", "warn 0.7", "warn 0.3"][strictness]
+    assert says("licence", pair(target(license="mit"), draft(license=name))) == expected
+    if strictness == 2:
+        assert says("licence", pair(target(license="gemma"), draft(license=name))) == "warn 0.3"
+        assert says("licence", pair(target(license=name), draft(license=name))) == "ok"
+
+
+@pytest.mark.parametrize("name", ["other", "unknown", "", None])
+def test_a_licence_that_nobody_read_says_nothing(name: str | None) -> None:
+    assert says("licence", pair(target(license=name))) == says("licence", pair(theirs=draft(license=name))) == "skip"
+
+
+@pytest.mark.parametrize(("ours", "expected"), [(False, "warn 0.8"), (True, "ok"), (None, "ok")])
+def test_a_gate_is_told_where_only_the_draft_has_one(ours: bool | None, expected: str) -> None:
+    assert says("licence", pair(target(gated=ours), draft(gated=True))) == expected

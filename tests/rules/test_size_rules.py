@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftpick.models.profile import Experts, Lineage, ModelProfile
-from draftpick.rules.figures import count
+from draftpick.rules.figures import bits_per_weight, bytes_read, count, times
 from draftpick.rules.size import ratio_score
 
 LAW = settings(deadline=None, max_examples=60)
@@ -241,3 +241,157 @@ def test_a_length_that_does_not_divide_says_multiple() -> None:
     outcome = ask("draft-length", bare_pair("mtp", MTP, num_spec_tokens=3))
     assert "no multiple of 2" in outcome.message
     assert outcome.evidence["divisible"] is False
+
+
+@pytest.mark.parametrize(
+    ("quantization", "bits"),
+    [
+        ("gguf-iq1_s", 1.8), ("gguf-iq2_xs", 2.4), ("gguf-q2_k", 2.6), ("gguf-iq3_m", 3.4), ("gguf-q3_k_m", 3.4),
+        ("gguf-iq4_nl", 4.3), ("gguf-q4_k_m", 4.5), ("gguf-q5_k_m", 5.5), ("gguf-q6_k", 6.6), ("gguf-q8_0", 8.5),
+        ("gptq-int4", 4.0), ("bnb-4bit", 4.0), ("mxfp4", 4.0), ("NVFP4", 4.0), ("w4a16", 4.0), ("gptq-int8", 8.0),
+        ("bnb-8bit", 8.0), ("fp8", 8.0), ("w8a8", 8.0), ("float8-e4m3", 8.0), ("awq", 4.0), ("gptq", 4.0),
+        ("bitnet-1.58", 2.0), ("gguf-f16", 16.0), ("odd", None),
+    ],
+)  # fmt: skip
+def test_bits_of_a_stored_weight(quantization: str, bits: float | None) -> None:
+    assert bits_per_weight(quantization, "float32") == bits
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [("bfloat16", 16.0), ("float16", 16.0), ("float32", 32.0), ("odd", None), (None, None)]
+)
+def test_bits_of_a_weight_that_is_not_quantised(dtype: str | None, bits: float | None) -> None:
+    assert bits_per_weight(None, dtype) == bits
+
+
+def test_bytes_are_read_in_the_format_asked_for() -> None:
+    model = draft(params_total=1000, quantization="int8")
+    assert [bytes_read(model, asked) for asked in (None, "int4", "odd")] == [1000, 500, None]
+    assert bytes_read(draft(params_total=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(0.857, "0.86"), (0.999, "1.00"), (1.0, "1.0"), (9.94, "9.9"), (10.0, "10"), (57.4, "57")]
+)
+def test_ratios_as_people_say_them(ratio: float, said: str) -> None:
+    assert times(ratio) == said
+
+
+@pytest.mark.parametrize(
+    ("ratio", "score"),
+    [
+        (0.5, 0.0), (1.0, 0.0), (1.5, 0.125), (2.0, 0.25), (2.999, 0.49975), (3.0, 0.5), (4.0, 0.75), (5.0, 1.0),
+        (10.0, 1.0), (15.0, 0.9987), (30.0, 0.9903), (100.0, 0.9576), (1e6, 0.5),
+    ],
+)  # fmt: skip
+def test_the_score_of_a_ratio(ratio: float, score: float) -> None:
+    assert ratio_score(ratio) == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "band"),
+    [
+        (2.999, "low"), (3, "below-ideal"), (4.999, "below-ideal"), (5, "ideal"), (10, "ideal"),
+        (10.001, "above-ideal"),         (15, "above-ideal"), (15.001, "high"),
+    ],
+)  # fmt: skip
+def test_bands_of_a_ratio(ratio: float, band: str) -> None:
+    judged = pair(target(params_total=round(ratio * 1e9)))
+    assert ask("size-ratio", judged).evidence["band"] == band
+
+
+@pytest.mark.parametrize(
+    ("kept", "active", "expected"),
+    [
+        pytest.param(26.0, 1.0, "warn 0.1", id="nearly all of the target's"),
+        pytest.param(13.5, 1.0, "warn 0.25", id="half of the target's"),
+        pytest.param(9.0, 1.0, "warn 0.992", id="a third: the bytes that are read decide"),
+        pytest.param(26.0, 13.5, "warn 0.25", id="reads much as well"),
+    ],
+)
+def test_what_a_sparse_draft_keeps(kept: float, active: float, expected: str) -> None:
+    sparse = draft(params_total=round(kept * 1e9), params_active=round(active * 1e9), experts=SPARSE)
+    assert says("size-ratio", pair(target(params_total=27_000_000_000), sparse)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "setting", "expected"),
+    [
+        pytest.param(target(), target(), {}, "n/a", id="one model"),
+        pytest.param(
+            target(),
+            target(id="x/Toy-2-Copy", quantization="int8"),
+            {},
+            "ok 0.5",
+            id="one model by its shape, in half the bytes",
+        ),
+        pytest.param(target(), target(id="x/Toy-2-Copy"), {}, "n/a", id="one model by its shape"),
+        pytest.param(target(), sized(10.7), {"draft_quantization": "int8"}, "reject", id="three quarters of the bytes"),
+        pytest.param(target(), target(id="x/Toy-2-Copy", vocab_size=9), {}, "reject", id="another shape"),
+        pytest.param(target(), target(id="x/Toy-2-Copy", vocab_size=None), {}, "reject", id="a shape half known"),
+        pytest.param(target(), target(id="x/Toy-2-Copy", generation="3"), {}, "reject", id="another generation"),
+        pytest.param(target(), target(id="x/Else-2-Copy"), {}, "reject", id="another name"),
+        pytest.param(target(), target(id="x/Toy-2-Copy", variant="base"), {}, "reject", id="another variant"),
+        pytest.param(target(), sized(7.0), {"draft_quantization": "int4"}, "ok 0.5", id="a quarter of the bytes"),
+        pytest.param(target(), sized(7.1), {"draft_quantization": "int8"}, "ok 0.5", id="half of the bytes"),
+    ],
+)
+def test_models_of_one_size(ours: ModelProfile, theirs: ModelProfile, setting: dict[str, Any], expected: str) -> None:
+    assert says("swapped-roles", pair(ours, theirs, **setting)) == expected
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (1, "ok"),
+        (9, "ok 0.963"),
+        (10, "ok 0.925"),
+        (13, "ok 0.812"),
+        (24, "warn 0.4"),
+        (31, "warn 0.138"),
+        (32, "warn 0.1"),
+    ],
+)
+def test_the_score_of_a_depth(layers: int, expected: str) -> None:
+    assert says("depth", pair(theirs=draft(num_hidden_layers=layers))) == expected
+
+
+def test_layers_that_nobody_counted_say_nothing() -> None:
+    assert says("depth", head_pair()) == "skip"
+    assert says("depth", pair(target(num_hidden_layers=None))) == "skip"
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(pair(num_spec_tokens=8), "ok", id="the last that is customary"),
+        pytest.param(pair(num_spec_tokens=14, engine=CAPPED), "warn 0.4", id="as many as the engine takes"),
+        pytest.param(
+            pair(num_spec_tokens=3, engine=engine(methods={"draft_model": {"max_num_spec_tokens": 2}})),
+            "warn 0.1",
+            id="more than the method takes",
+        ),
+        pytest.param(
+            pair(num_spec_tokens=3, engine=engine(methods={"eagle3": {"max_num_spec_tokens": 2}})),
+            "ok",
+            id="another method's limit",
+        ),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=6), "warn 0.7", id="mtp: three times each"),
+        pytest.param(bare_pair("mtp", MTP, num_spec_tokens=8), "warn 0.4", id="mtp: four times each"),
+        pytest.param(
+            head_pair(published=head(method="mtp", num_hidden_layers=2), num_spec_tokens=2),
+            "ok",
+            id="mtp: a head's layers",
+        ),
+    ],
+)
+def test_draft_lengths_at_their_limits(judged: Any, expected: str) -> None:
+    assert says("draft-length", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("experts", "k", "read", "factor"), [(SPARSE, 1, 15.5, 1.94), (SPARSE, 3, 29.1, 3.64), (Experts(8, 8), 4, 8.0, 1.0)]
+)
+def test_the_experts_that_a_verification_reads(experts: Experts, k: int, read: float, factor: float) -> None:
+    evidence = ask("moe-verify", bare_pair("ngram", target(experts=experts), num_spec_tokens=k)).evidence
+    assert (evidence["k"], evidence["experts_read"], evidence["factor"]) == (k, read, factor)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders import IDENTICAL, ask, draft, engine, pair, says, target, tokenizer
 
@@ -175,3 +177,72 @@ def test_rows_of_the_weights_that_contradict_the_configuration_are_told() -> Non
     outcome = ask("embedding-rows", pair(theirs=odd))
     assert outcome.kind == "warn"
     assert "1,000 rows" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("relation", "of", "expected"),
+    [
+        pytest.param(SOMEWHERE, BRIDGE, "warn 0.1", id="translated, how well is not known"),
+        pytest.param(DIFFERENT._replace(covered=1.0), BRIDGE, "warn 0.3", id="translated whole"),
+        pytest.param(DIFFERENT._replace(verified=False), BRIDGE, "warn 0.26 unsure", id="probably different"),
+        pytest.param(DIFFERENT._replace(verified=False), None, "reject unsure", id="rejected, probably"),
+        pytest.param(EXTENSION._replace(verified=False), None, "warn 0.4 unsure", id="probably longer"),
+    ],
+)
+def test_other_vocabularies(relation: Relation, of: Any, expected: str) -> None:
+    assert says("tokenizer-identity", pair(relation=relation, engine=of)) == expected
+
+
+@pytest.mark.parametrize(
+    ("relation", "identical"), [(IDENTICAL, True), (PADDING, True), (CONTROL, False), (UNKNOWN, None)]
+)
+def test_whether_tokenizers_are_identical_is_told(relation: Relation, identical: bool | None) -> None:
+    assert ask("tokenizer-identity", pair(relation=relation)).evidence.get("tokenizer_identical") is identical
+
+
+NAMED = tokenizer(control={2: "<s>", 994: "<a>", 995: "<b>"})
+
+
+@pytest.mark.parametrize(
+    ("relation", "said"),
+    [
+        (RENAMED, "2 named otherwise (994 '<a>' against '<a>', 995 '<b>' against '<b>')."),
+        (FRAMING, "(2 '<s>' against '<s>', 994 '<a>' against '<a>'); of these 2 begin, end or frame an answer."),
+        (
+            CONTROL._replace(only_draft=(995, 7)),
+            "2 named by the target alone (996, 997) and 2 named by the draft alone",
+        ),
+        (CONTROL._replace(only_target=tuple(range(20))), "20 named by the target alone (0, 1, 2 '<s>'"),
+    ],
+)
+def test_control_tokens_in_words(relation: Relation, said: str) -> None:
+    named = pair(target(tokenizer=NAMED), draft(tokenizer=NAMED), relation=relation)
+    assert said in ask("control-tokens", named).message
+
+
+def test_a_name_that_one_side_lacks_is_not_shown() -> None:
+    for ours, theirs in ((NAMED, tokenizer()), (tokenizer(), NAMED)):
+        judged = pair(target(tokenizer=ours), draft(tokenizer=theirs), relation=RENAMED)
+        assert "2 named otherwise (994, 995)." in ask("control-tokens", judged).message
+
+
+@pytest.mark.parametrize("rule", ["control-tokens", "text-cut"])
+@pytest.mark.parametrize("relation", [None, UNKNOWN])
+def test_what_was_not_compared_says_nothing(rule: str, relation: Relation | None) -> None:
+    assert says(rule, pair(relation=relation)) == "skip"
+
+
+@pytest.mark.parametrize(
+    ("rows", "relation", "said", "missing"),
+    [
+        pytest.param(1000, PADDING, "is padding, for the ids 0 to 999 are the same on both sides.", False, id="fewer"),
+        pytest.param(1152, PADDING, "is padding, for the ids 0 to 999 are the same on both sides;", True, id="more"),
+        pytest.param(1152, PROBABLY, "are probably the same on both sides;", True, id="probably"),
+        pytest.param(1152, EXTENSION, "not all of the difference is padding;", True, id="more ids"),
+        pytest.param(1000, EXTENSION, "not all of the difference is padding.", False, id="fewer ids"),
+    ],
+)
+def test_rows_that_a_target_lacks_are_told(rows: int, relation: Relation, said: str, missing: bool) -> None:
+    message = ask("embedding-rows", pair(theirs=draft(vocab_size=rows), relation=relation)).message
+    assert said in message
+    assert ("the target has no row for" in message) is missing
