@@ -513,7 +513,8 @@ def test_the_nearest_rows_are_the_same_models_first() -> None:
     ("quantization", "dtype", "bits"),
     [
         ("fp16", None, 16.0), ("float16", None, 16.0), ("BF16", None, 16.0), ("bfloat16", None, 16.0),
-        ("none", None, 16.0),         ("fp32", None, 32.0), ("F32", None, 32.0), ("float32", "bfloat16", 32.0), ("q8_0", None, 8.5),
+        ("none", None, 16.0), ("fp32", None, 32.0), ("F32", None, 32.0), ("float32", "bfloat16", 32.0),
+        ("q8_0", None, 8.5),
         (None, "float32", 32.0), (None, None, None),
     ],
 )  # fmt: skip
