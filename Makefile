@@ -8,7 +8,7 @@ TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
 .PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served \
 	walk-served test-real-tokenizers test-engines test-torch-npu test-lowest dist release-check sbom test-faults fuzz \
-	evidence clean
+	evidence mutants clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -134,6 +134,13 @@ eval: $(BIN)/draftpick $(INDEX)
 # How often a gate fails an unchanged pair, and catches one that lost ten points of acceptance; some minutes.
 eval-gate: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/evaluate_gate.py
+
+# Changes the code in SAMPLE places of each part, one at a time, and counts the changes that no test notices; some
+# minutes. PARTS="rules memory" asks some parts; which places are taken follows from SEED.
+SAMPLE ?= 60
+SEED ?= 1
+mutants: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python scripts/mutants.py $(PARTS) --sample $(SAMPLE) --seed $(SEED)
 
 # Fetches some 3 GB of packages, then compares real tokenizers with the catalogue.
 test-real-tokenizers: $(BIN)/draftpick

@@ -930,3 +930,184 @@ def test_what_cannot_be_is_said(call: Callable[[], Any], said: str) -> None:
         call()
     assert said in caught.value.message
     assert caught.value.hint
+
+
+# At the bounds.
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: FixedLength(257), id="more tokens than any engine drafts"),
+        pytest.param(lambda: FixedLength(True), id="a truth value"),
+        pytest.param(lambda: RateRule(least=0), id="a rule that may draft nothing"),
+        pytest.param(lambda: RateRule(least=3, most=2), id="bounds the wrong way round"),
+        pytest.param(lambda: RateRule(start=0), id="a start of nothing"),
+        pytest.param(lambda: RateRule(window=0), id="no memory"),
+        pytest.param(lambda: RateRule(lower_below=0.8), id="rates the wrong way round"),
+        pytest.param(lambda: RateRule(raise_above=1.1), id="a rate above 1"),
+        pytest.param(lambda: RateRule(lower_below=-0.1), id="a rate below 0"),
+        pytest.param(lambda: HeuristicLength(0), id="a heuristic that begins with nothing"),
+        pytest.param(lambda: HeuristicLength(most=0), id="a heuristic that drafts nothing"),
+        pytest.param(lambda: BatchTable([], 0), id="no batch"),
+        pytest.param(lambda: BatchTable([], 10**6 + 1), id="more than any batch"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=1), id="a horizon below the policy's most"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=0), id="no draws"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=10**6 + 1), id="too many draws"),
+        pytest.param(lambda: walk_lookup(looked_up([1], [1]), NgramLookup(), 0), id="a look-up of nothing"),
+        pytest.param(lambda: walk_lookup(looked_up([1], [1]), NgramLookup(), 2, horizon=1), id="a look-up beyond"),
+        pytest.param(lambda: walk_lookup(trace_of([True]), NgramLookup(), 2), id="no ids of the prompt"),
+        pytest.param(lambda: list(NgramLookup(0, 1).proposals([1, 2], 1, 1)), id="n-grams of nothing"),
+        pytest.param(lambda: list(NgramLookup(3, 2).proposals([1, 2], 1, 1)), id="n-grams the wrong way round"),
+        pytest.param(lambda: rp.replay(trace_of([True]), ks=[257]), id="a replay of more than any engine drafts"),
+        pytest.param(lambda: rp.replay(trace_of([True]), ks=[-1]), id="a replay of less than nothing"),
+        pytest.param(lambda: Trace((answer_from_matches("p", [True]),), first=0), id="a first position of 0"),
+        pytest.param(lambda: Trace((answer_from_matches("p", [True]),), first=3), id="a first position of 3"),
+        pytest.param(lambda: replace(rated([0.5]), log_p=np.array([0.011])), id="a probability above 1"),
+        pytest.param(lambda: replace(rated([0.5]), log_p=np.array([-np.inf])), id="a token that cannot be"),
+        pytest.param(lambda: replace(rated([0.5]), draft_top_prob=np.array([np.nan])), id="no number"),
+        pytest.param(lambda: replace(rated([0.5]), draft_top_prob=np.array([0.5, 0.5])), id="a column too long"),
+        pytest.param(lambda: replace(rated([0.5]), overlap={1.0: np.array([[0.5]])}), id="a column of two dimensions"),
+    ],
+)
+def test_what_cannot_be_is_refused(call: Callable[[], Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: FixedLength(256), id="as many as any engine drafts"),
+        pytest.param(lambda: RateRule(start=1, least=1, most=1, window=1), id="the smallest rule"),
+        pytest.param(lambda: RateRule(lower_below=0.5, raise_above=0.5), id="one bound for both"),
+        pytest.param(lambda: RateRule(lower_below=0, raise_above=1), id="bounds that are never passed"),
+        pytest.param(lambda: HeuristicLength(1, most=1), id="the smallest heuristic"),
+        pytest.param(lambda: BatchTable([], 1), id="one sequence"),
+        pytest.param(lambda: BatchTable([], 10**6), id="a million sequences"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=2), id="the policy's most as the horizon"),
+        pytest.param(lambda: rp.replay(trace_of([True]), ks=[0]), id="nothing drafted"),
+        pytest.param(lambda: replace(rated([0.5]), log_p=np.array([0.01])), id="a rounding above 1"),
+        pytest.param(lambda: replace(rated([0.0]), log_q={1.0: np.array([-np.inf])}), id="a token the draft excludes"),
+    ],
+)
+def test_what_can_just_be_is_taken(call: Callable[[], Any]) -> None:
+    assert call() is not None
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen", "k"),
+    [
+        pytest.param(RateRule(), (10, 7), 5, id="at the upper bound"),
+        pytest.param(RateRule(), (100, 71), 6, id="above it"),
+        pytest.param(RateRule(), (10, 4), 5, id="at the lower bound"),
+        pytest.param(RateRule(), (100, 39), 4, id="below it"),
+        pytest.param(RateRule(), (0, 0), 4, id="nothing drafted"),
+        pytest.param(RateRule(start=1), (10, 5), 2, id="a start below the least"),
+        pytest.param(RateRule(start=9), (10, 5), 8, id="a start above the most"),
+        pytest.param(HeuristicLength(), (20, 20), 22, id="twenty to begin with"),
+        pytest.param(HeuristicLength(64), (64, 64), 64, id="at the most"),
+        pytest.param(HeuristicLength(63), (63, 63), 64, id="no further than the most"),
+        pytest.param(HeuristicLength(99), (64, 63), 63, id="a start above its most"),
+        pytest.param(BatchTable([(2, 8, 4)], 1), (0, 0), 0, id="below the table"),
+        pytest.param(BatchTable([(2, 8, 4)], 2), (0, 0), 4, id="its first batch"),
+    ],
+)
+def test_the_next_length(policy: Policy, seen: tuple[int, int], k: int) -> None:
+    policy.begin()
+    policy.observe(*seen)
+    assert policy.length() == k
+
+
+def test_a_rate_rule_remembers_four_steps() -> None:
+    rule = RateRule()
+    for seen in [(1, 1)] * 4 + [(1, 0)] * 2:
+        rule.observe(*seen)
+    # Two of the last four: between the bounds.
+    assert lengths_of(RateRule(), [everything] * 3 + [nothing]) == [5, 6, 7, 8, 8]
+    before = rule.length()
+    rule.observe(1, 0)
+    assert rule.length() == before - 1
+
+
+def test_a_walk_counts_blocks_that_lie_in_the_text() -> None:
+    trace = trace_of([True] * 6)
+    assert walk(trace, FixedLength(2)).counts.tolist() == [[6, 2, 2, 4, 4]]
+    assert walk(trace, FixedLength(2), horizon=3).counts.tolist() == [[6, 2, 2, 4, 4]]
+    assert walk(trace, FixedLength(2), horizon=4).counts.tolist() == [[3, 1, 1, 2, 2]]
+    assert walk(trace_of([True] * 6, first=2), FixedLength(2)).counts.tolist() == [[6, 2, 2, 4, 4]]
+    assert walk(trace_of([True] * 6, first=2), FixedLength(2)).visible_tokens.tolist() == [5]
+    empty = walk(trace_of([True]), FixedLength(2))
+    assert (empty.wasted, empty.mean_acceptance_length(), empty.draft_acceptance_rate()) == (0.0, None, None)
+
+
+def test_what_a_block_costs() -> None:
+    times = StepTimes(10, 4, 1, (10, 11, 12, 13), 0.5)
+    dropped = confident([True, False, True, True], [0.9, 0.9, 0.1, 0.9])
+    walked = walk(dropped, FixedLength(3), stop=ConfidenceStop(0.4, keep=False))
+    # Three passes and two tokens, the first right; a block of one pass and none is not complete at horizon 3.
+    assert walked.blocks[0] == {(3, 2): 1}
+    assert value(walked.speedup(times)) == pytest.approx(2 * 10 / (4 + 2 * 1 + 12 + 0.5))
+    with pytest.raises(UsageError):
+        walk(trace_of([True] * 9), FixedLength(4)).speedup(times)
+
+
+@pytest.mark.parametrize(
+    ("ids", "lookup", "k", "drafted"),
+    [
+        pytest.param([1, 2, 1, 0], NgramLookup(1, 1), 3, [2, 1], id="no further than the text"),
+        pytest.param([1, 2, 3, 1, 0], NgramLookup(1, 1), 1, [2], id="no more than asked for"),
+        pytest.param([1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 0], NgramLookup(), 2, [6, 1], id="five tokens match"),
+        pytest.param([2, 3, 4, 5, 6, 2, 3, 4, 5, 0], NgramLookup(), 2, [], id="four tokens match"),
+        pytest.param([1, 2, 3, 1, 2, 0], prompt_lookup(), 2, [3, 1], id="two tokens match"),
+        pytest.param([1, 9, 1, 2, 3, 4, 1, 2, 0], prompt_lookup(), 1, [3], id="two go before one"),
+        pytest.param([1, *[2] * 10, 1, 0], SuffixLookup(), 9, [2], id="a certain way, as far as it matched"),
+        pytest.param([*[1, 2], *[1, 3] * 8, 1, 0], SuffixLookup(max_depth=1), 9, [], id="a tree of one level"),
+    ],
+)
+def test_look_ups_by_hand(ids: list[int], lookup: Lookup, k: int, drafted: list[int]) -> None:
+    assert list(proposals(lookup, ids, k))[-1] == (ids[:-1], drafted)
+
+
+@pytest.mark.parametrize(("times", "drafted"), [(9, [2]), (10, [])])
+def test_a_suffix_is_followed_down_to_a_tenth(times: int, drafted: list[int]) -> None:
+    """Behind 1 came as many tokens, once each; the 1 at the end counts too."""
+    ids = [token for place in range(times) for token in (1, 2 + place)]
+    assert list(proposals(SuffixLookup(), [*ids, 1, 0], 1))[-1][1] == drafted
+
+
+def test_the_deepest_match_of_a_suffix() -> None:
+    text = list(range(100, 140))
+    repeated = list(proposals(SuffixLookup(), [*text, *text[:30], 0], 64))[-1][1]
+    # 24 levels hold the match and what is drafted behind it.
+    assert repeated == (text * 2)[30:42]
+
+
+@pytest.mark.parametrize(("count", "k", "spread"), [(0, 1, 0.0), (1, 1, 0.0), (2, 0, 0.0), (2, 1, None)])
+def test_the_spread_of_so_many_timings(count: int, k: int, spread: float | None) -> None:
+    timings = [step_times(0.1), step_times(0.5)][:count]
+    found = rp.timing_spread(timings, k)
+    whole = math.log(1.5 / 1.1) / 2
+    assert found == (pytest.approx(0.95 * whole) if spread is None else spread)
+    if spread is None:
+        assert rp.timing_spread(timings, k, 0.5) == pytest.approx(0.5 * whole)
+
+
+def test_a_plan_needs_answers_as_long_as_a_block() -> None:
+    trace = trace_of(*[[True, False, True, True]] * 3)
+    assert len(rp.plan_from_trace(trace, step_times(0.1), k_max=4).by_k) == 5
+    assert len(rp.plan_from_trace(trace, step_times(0.1, k_max=2)).by_k) == 3
+    with pytest.raises(UsageError):
+        rp.plan_from_trace(trace, step_times(0.1), k_max=5)
+
+
+def test_rates_of_positions_where_nothing_was_reached() -> None:
+    replayed = rp.replay(trace_of([False] * 5), ks=[3])[3]
+    assert replayed.conditional_rates == (0.0, None, None)
+    assert replayed.marginal_rates == (0.0, 0.0, 0.0)
+    assert replayed.histogram == (3.0, 0.0, 0.0, 0.0)
+    assert value(replayed.conditional_rate()) == 0.0
+    short = rp.replay(trace_of([True]), ks=[3])[3]
+    assert short.marginal_rates == short.conditional_rates == (None, None, None)
+    assert (short.num_drafts, short.mean_acceptance_length()) == (0.0, None)
