@@ -171,6 +171,8 @@ def _serve() -> None:
 def _run(asked: Mapping[str, Any], counted: int) -> None:
     from draftpick.__main__ import main
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started these tests may ignore them
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(asked["folder"])
     for number, name in ((0, os.devnull), (1, asked["stdout"]), (2, asked["stderr"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
