@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from draftpick import choices, observe, speedup
+from draftpick import choices, counters, speedup
 from draftpick.catalog import Catalog, load, packed_folder
 from draftpick.choices import Choice, choices_of
 from draftpick.cli import application
@@ -286,7 +286,7 @@ _TABLES: tuple[tuple[str, str, Sequence[Choice]], ...] = (
     ("Acceptance", "What the estimate from published measurements assumes.", choices.PRIOR_TABLE),
     ("Probe", "How long a probe goes on, and what makes its figures doubtful.", choices.PROBE_TABLE),
     ("Gate", "What is taken for worse where a policy does not say.", choices.GATE_TABLE),
-    ("Servers", "When counters of a running server decide.", observe.CHOICES),
+    ("Servers", "When counters of a running server decide.", counters.CHOICES),
     (
         "Memory",
         "What a budget takes for granted; `name.engine` or `name.vendor` goes before `name`.",
