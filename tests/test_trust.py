@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -124,17 +124,21 @@ FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "ya
 CALLS = {"eval", "exec", "compile", "__import__"}
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [(str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
-def calls() -> Iterator[tuple[str, str, ast.Call]]:
+@cache
+def calls() -> list[tuple[str, str, ast.Call]]:
     """Module, dotted name, and the call, of all calls in the package."""
-    for module, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield module, ast.unparse(node.func), node
+    return [
+        (module, ast.unparse(node.func), node)
+        for module, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    ]
 
 
 def keywords(call: ast.Call) -> dict[str | None, str]:
