@@ -568,3 +568,8 @@ def test_the_fitted_file_is_small_and_one_fact_a_line() -> None:
     assert len(text) < 40_000
     assert max(map(len, text.splitlines())) < 300
     assert json.loads(text) == fitted()
+
+
+def test_a_stop_that_is_asked_for_has_no_threshold_of_its_own() -> None:
+    assert drafting_of(None, stop="confidence") == Drafting(5, "confidence", 0.0)
+    assert drafting_of(KNOWN.engine("transformers"), stop="fixed") == Drafting(20, "fixed", 0.0, True, True)

@@ -545,6 +545,7 @@ def test_the_memory_of_a_device(seen: int | None, said: int | None, expected: in
 def test_what_is_not_known_is_none_with_its_reason(change: dict[str, Any], part: str, said: str) -> None:
     found = budget(drafted(LARGE._replace(**change), SMALL), memory=64 * GIB)
     assert found.per_device_bytes._asdict()[part] is None
+    assert found.per_device_bytes.free is None
     assert found.fits is None
     assert found.max_num_seqs is None
     assert found.min_tensor_parallel_size is None
@@ -600,6 +601,8 @@ def test_impossible_values_are_refused(setting: dict[str, Any], options: dict[st
     with pytest.raises(UsageError) as caught:
         budget(drafted(LARGE, SMALL, **setting), **options)
     assert caught.value.hint
+    name = next(iter({**setting, **options}))
+    assert caught.value.message.startswith(f"{name} is " if name != "kv_cache_dtype" else "unknown KV cache type")
 
 
 # ---------------------------------------------------------------------- laws

@@ -180,6 +180,9 @@ OWN = {"num_nextn_predict_layers": 1, "params_total": 1_118_400}
         pytest.param(TOY, 2, 1_000_000, id="halves"),
         pytest.param(TOY, 8, (2_000_000 - 102_400) / 8 + 102_400 / 4, id="KV projections copied beyond one head each"),
         pytest.param(changed(num_key_value_heads=None), 8, 250_000, id="KV heads not known"),
+        pytest.param(changed(num_hidden_layers=None), 8, 250_000, id="layers not known"),
+        pytest.param(changed(hidden_size=None), 8, 250_000, id="hidden size not known by itself"),
+        pytest.param(changed(head_dim=None), 8, 250_000, id="width of heads not known"),
         pytest.param(changed(recurrent_layers=4), 8, 250_000, id="no layer with KV heads"),
         pytest.param(changed(recurrent_layers=2), 8, (2_000_000 - 51_200) / 8 + 51_200 / 4, id="half of the layers"),
         pytest.param(

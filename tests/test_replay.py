@@ -1111,3 +1111,7 @@ def test_rates_of_positions_where_nothing_was_reached() -> None:
     short = rp.replay(trace_of([True]), ks=[3])[3]
     assert short.marginal_rates == short.conditional_rates == (None, None, None)
     assert (short.num_drafts, short.mean_acceptance_length()) == (0.0, None)
+
+
+def test_a_stop_where_nobody_said_when() -> None:
+    assert ConfidenceStop() == (0.4, True)

@@ -717,3 +717,15 @@ def test_a_draft_reads_the_prompt_where_there_is_one(k: int, ttft: float, total:
     whole = sp.end_to_end(step_times(0.1), k, 2.8 if k else 1.0, prefill=50, draft_prefill=5, num_tokens=280)
     assert (whole.ttft, whole.ttft_without, whole.total) == pytest.approx((ttft, 50.0, total))
     assert sp.end_to_end(step_times(0.1), 0, 1.0, prefill=0, draft_prefill=0, num_tokens=1).total == 1.0
+
+
+def test_every_k_of_a_plan_that_chose_is_judged() -> None:
+    rows = (sp.KRow(0, 1, 1, 1, 1), sp.KRow(1, 1.3, 1.01, 0.95, 1.03), sp.KRow(2, 1.6, 1.0, 0.8, 1.2))
+    plan = Plan(1, 1.3, Interval(1.01, 0.95, 1.03, 0.95), rows)
+    assert sp.decide([plan], "measured").action == "undecided"
+    assert sp.decide([plan._replace(fixed=True)], "measured").action == "do_not_speculate"
+
+
+def test_a_rate_that_rises_is_named_by_its_position() -> None:
+    with pytest.raises(UsageError, match=r"position 3 is 0\.6, above the 0\.5 before it"):
+        sp.length_from_positions([0.7, 0.5, 0.6], conditional=False)

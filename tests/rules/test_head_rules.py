@@ -182,3 +182,9 @@ def test_a_head_is_named_with_its_target_where_that_is_known(head_for: str) -> N
     outcome = ask("head-not-a-draft", pair(theirs=draft(head_for=head_for)))
     assert (f"for {BASE}" in outcome.message) is (head_for == BASE)
     assert says("head-not-a-draft", head_pair()) == "n/a"
+
+
+@pytest.mark.parametrize(("confidence", "doubted"), [("pairing-read", False), ("name-derived", True)])
+def test_what_is_known_from_a_name_alone_is_told(confidence: str, doubted: bool) -> None:
+    message = ask("head-target", head_pair(published=head(confidence=confidence))).message
+    assert ("known from its name only" in message) is doubted

@@ -395,3 +395,14 @@ def test_draft_lengths_at_their_limits(judged: Any, expected: str) -> None:
 def test_the_experts_that_a_verification_reads(experts: Experts, k: int, read: float, factor: float) -> None:
     evidence = ask("moe-verify", bare_pair("ngram", target(experts=experts), num_spec_tokens=k)).evidence
     assert (evidence["k"], evidence["experts_read"], evidence["factor"]) == (k, read, factor)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [("int8", None, "warn 0.1"), (None, "int8", "warn 0.1"), ("int8", "int8", "reject"), (None, None, "reject")],
+)
+def test_the_same_repository_in_its_own_formats(ours: str | None, theirs: str | None, expected: str) -> None:
+    stored = pair(target(quantization=ours), target(quantization=theirs))
+    assert says("self-draft", stored) == expected
+    asked = pair(target(), target(), quantization=ours, draft_quantization=theirs)
+    assert says("self-draft", asked) == expected

@@ -246,3 +246,8 @@ def test_rows_that_a_target_lacks_are_told(rows: int, relation: Relation, said: 
     message = ask("embedding-rows", pair(theirs=draft(vocab_size=rows), relation=relation)).message
     assert said in message
     assert ("the target has no row for" in message) is missing
+
+
+@pytest.mark.parametrize("rule", ["stop-tokens", "text-cut", "control-tokens"])
+def test_where_vocabularies_differ_no_more_is_asked(rule: str) -> None:
+    assert says(rule, pair(relation=DIFFERENT)) == "n/a"

@@ -129,6 +129,7 @@ def test_verdicts_by_rule_and_relation(rule: str, equal: str, unequal: str, seve
             "it compares token maps, and some ids probably differ, which is not known: as read",
         ),
         ("named-ids", None, "same", "equal tokenizer.vocab_size, the same tokenizer"),
+        ("named-ids", None, "padding", "equal tokenizer.vocab_size, the same tokenizer"),
         (
             "named-ids",
             None,
