@@ -45,6 +45,7 @@ lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typed_user.py
 	$(BIN)/draftpick catalog validate
 
 check: lint test

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ import typer
 
 from draftpick import __version__, completion, console
 from draftpick.errors import UsageError
+from draftpick.option_values import share
 from draftpick.options import (
     AsJson,
     Attention,
@@ -93,26 +93,14 @@ from draftpick.options import (
     VerifyCost,
     Workload,
     Yes,
-    asked,
-    dtype_of,
-    measured_place,
     merged,
-    pair_options,
-    setting,
-    share,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from draftpick.advice import Advice
-    from draftpick.candidates import Resolve
-    from draftpick.catalog import Catalog
-    from draftpick.choices import RuleChoices
     from draftpick.doctor_file import DoctorFile
-    from draftpick.evidence import Evidence
     from draftpick.gate_file import GateFile
-    from draftpick.models.profile import ModelProfile
+    from draftpick.planning import Numbers
     from draftpick.probe_file import ProbeFile
     from draftpick.responses import Log
     from draftpick.scrape import Scrape
@@ -175,61 +163,29 @@ def recommend(
 ) -> None:
     """Rank the drafts for a target, with the reason for each, and say which look right but are not."""
     options = _options(dict(locals()))
-    from draftpick import advice
+    from draftpick import commands
 
-    catalog, resolve = _sources(options)
-    where = setting(options, catalog)
-    profile = resolve(target, options["revision"])
-    extra = () if options["draft_model"] else list(_found_outside(profile, catalog, resolve, options))
-    judge = partial(
-        advice.recommend,
-        profile,
-        catalog=catalog,
-        resolve=resolve,
-        drafts=options["draft_model"] or (),
-        extra=extra,
-        choices=_rule_choices(options),
-        everything=bool(options["everything"]),
-    )
-    answer = judge(where)
     if options["probe_best"]:
-        evidence = _probe_best(answer, catalog, options)
-        measured = next(iter(evidence.values()), None)
-        answer = judge(measured_place(where, catalog, measured) if measured is not None else where, evidence=evidence)
+        _run_long()
+    with console.Progress() as say:
+        answer, kept = commands.recommend(options, say=say, ask=_ask)
+    if kept is not None:
+        console.remark(f"measured; the probe is kept in {kept}")
     _answer(answer, options)
 
 
-def _keep_on_termination() -> None:
-    """A batch system ends a job with SIGTERM, a terminal that is closed with SIGHUP: what was measured is kept, and
-    what was started is ended, as on Ctrl-C.
+def _run_long() -> None:
+    """Prepare for minutes. A batch system ends a job with SIGTERM, a terminal that is closed with SIGHUP: what was
+    measured is kept, and what was started is ended, as on Ctrl-C.
     """
     import signal
 
+    gc.enable()
     with contextlib.suppress(ValueError):  # only the main thread may
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no terminal that hangs up
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(number, signal.default_int_handler)
-
-
-def _probe_best(answer: "Advice", catalog: "Catalog", options: dict[str, Any]) -> "dict[str, Evidence]":
-    """Measure the first drafts of an answer, keep the probe file, and say what it shows."""
-    from draftpick.evidence import from_probe
-    from draftpick.probe_file import to_text
-    from draftpick.probing.command import run_best
-
-    drafts = [found.proposal.draft for found in answer.viable if found.proposal.draft is not None]
-    options = {**options, "dtype": dtype_of(options["dtype"])}
-    gc.enable()
-    _keep_on_termination()
-    with console.Progress() as say:
-        offline, consent = _is_offline(options), _consent(options)
-        done, path = run_best(answer.target, drafts, catalog, options, offline=offline, consent=consent, say=say)
-    console.write(to_text(_asked_for(done.probe, "recommend", options)), path)
-    if done.interrupted:
-        raise KeyboardInterrupt
-    console.remark(f"measured; the probe is kept in {path}")
-    return from_probe(done.probe, catalog)
 
 
 def check(
@@ -271,12 +227,9 @@ def check(
 ) -> None:
     """Judge one pair: every finding, and the verdict of every engine."""
     options = _options(dict(locals()))
-    from draftpick import advice
+    from draftpick import commands
 
-    catalog, resolve = _sources(options)
-    where = setting(options, catalog)
-    profile = resolve(target, options["revision"])
-    _answer(advice.check(profile, draft, where, catalog, resolve, _rule_choices(options)), options)
+    _answer(commands.check(options), options)
 
 
 def probe(
@@ -336,25 +289,12 @@ def probe(
 ) -> None:
     """Measure drafts on this device: the real acceptance rate, every num_spec_tokens, and what a step costs."""
     options = _options(dict(locals()))
-    from draftpick.probing.command import run, run_served
+    from draftpick import commands
 
-    gc.enable()  # a probe runs for minutes
-    _keep_on_termination()
-    options["dtype"] = dtype_of(options["dtype"])
-    catalog, resolve = _sources(options)
-    names = [*([target] if target is not None else []), *(draft or [])]
-    if any(options[name] for name in (*_SERVERS, "model")):
-        with console.Progress() as say:
-            done = run_served(names, catalog, resolve, options, say=say)
-    elif target is None or not draft:
-        raise UsageError(
-            "a probe needs a target and a draft", "name both, or where they are served: --target-url and --draft-url"
-        )
-    else:
-        models = resolve(target, options["revision"]), [resolve(name) for name in draft]
-        with console.Progress() as say:
-            done = run(*models, catalog, options, offline=_is_offline(options), consent=_consent(options), say=say)
-    _show_probe(_asked_for(done.probe, "probe", options), options)
+    _run_long()
+    with console.Progress() as say:
+        done = commands.probe(options, say=say, ask=_ask)
+    _show_probe(done.probe, options)
     if done.interrupted:
         raise typer.Exit(console.INTERRUPTED)
     no = done.probe.decision.action == "do_not_speculate" and not options["exit_zero"]
@@ -377,8 +317,8 @@ def plan(
         float | None, typer.Option(metavar="RATE", help="Accepted / drafted at k, as engines log it.")
     ] = None,
     draft_cost: DraftCost = None,
-    verify_cost: VerifyCost = 1.0,
-    overhead: Overhead = 0.0,
+    verify_cost: VerifyCost = None,
+    overhead: Overhead = None,
     num_speculative_tokens: SpecTokens = None,
     policy: Policies = None,
     costs: PlanCosts = None,
@@ -413,68 +353,13 @@ def plan(
 ) -> None:
     """Choose num_spec_tokens (or judge that of -k): from a saved probe, for any place and load, or from numbers."""
     options = _options(dict(locals()))
-    if probe_file is not None:
-        _plan_from_probe(probe_file, options)
-    from draftpick.planning import plan_numbers
-    from draftpick.report import plan
+    from draftpick import commands
 
-    if options["policy"]:
-        raise UsageError(
-            "--policy needs the trace of a probe", "name a probe file: draftpick plan probe.json --policy all"
-        )
-    if options["costs"] is not None or any(options[name] for name in _SERVERS):
-        raise UsageError(
-            "--costs and servers go with a probe", "name a probe file: draftpick plan probe.json --costs served"
-        )
-    numbers = plan_numbers(
-        acceptance_rate=acceptance_rate,
-        mean_acceptance_length=mean_acceptance_length,
-        draft_acceptance_rate=draft_acceptance_rate,
-        draft_cost=draft_cost,
-        verify_cost=verify_cost,
-        overhead=overhead,
-        num_spec_tokens=options["num_speculative_tokens"],
-    )
-    wanted = _format(options)
-    if wanted is Format.table:
-        text = plan.table(numbers, **console.screen(no_color, output))
-    else:
-        text = _as_text(plan.document(numbers, asked("plan", options)), wanted, options)
-    console.write(text, output)
-    raise typer.Exit(1 if numbers.decision.action == "do_not_speculate" and not options["exit_zero"] else 0)
-
-
-_SERVERS = ("target_url", "draft_url", "speculating_url")
-"""Options that name servers: of a target, its drafts, and both together."""
-
-
-def _plan_from_probe(path: Path, options: dict[str, Any]) -> None:
-    """Decide again from a saved probe, and exit."""
-    numbers = ("acceptance_rate", "mean_acceptance_length", "draft_acceptance_rate", "draft_cost")
-    given = next((name for name in numbers if options[name] is not None), None)
-    given = given or ("verify_cost" if options["verify_cost"] != 1 else "overhead" if options["overhead"] else None)
-    if given is not None:
-        raise UsageError(
-            f"--{given.replace('_', '-')} and a probe file were both given", "leave one out: the probe measured it"
-        )
-    from draftpick import advice, replanning
-    from draftpick.catalog import load
-
-    catalog = load(options["catalog_folder"])
-    saved = replanning.load_probe(path, catalog, options["temperature"])
-    where = setting(
-        {**options, "images": None, "trust_remote_code": None, "workload": None, "stop_rule": None}, catalog
-    )
-    if options["costs"] is not None or any(options[name] for name in _SERVERS):
-        from draftpick.repricing import repriced
-
-        gc.enable()
-        _keep_on_termination()  # a server that was started must end with it
-        with console.Progress() as say:
-            saved = repriced(saved, options, where, catalog, say)
-    answer = advice.from_probe(saved.probe, saved.evidence, measured_place(where, catalog, saved.any), catalog)
-    answer = answer._replace(policies=saved.policies(answer, options["policy"] or ()))
-    _answer(answer, options)
+    if commands.prices_anew(options):
+        _run_long()  # a server that was started must end with it
+    with console.Progress() as say:
+        found = commands.plan(options, say=say)
+    _answer(found, options)
 
 
 def launch(
@@ -547,21 +432,11 @@ def gate(
 
         console.write(first_policy(read_advice(init)), output)
         return
-    from draftpick.gating import command
+    from draftpick import commands
 
     gc.enable()
-    catalog, resolve = _sources(options)
     with console.Progress() as say:
-        result = command.run(
-            policy_file,
-            catalog,
-            resolve=resolve,
-            setting=lambda pair: setting(pair_options(pair), catalog),
-            update=update_baseline,
-            offline=_is_offline(options),
-            consent=_consent(options),
-            say=say,
-        )
+        result = commands.gate(options, say=say, ask=_ask)
     wanted = GateFormat.json if json else output_format or GateFormat.table
     console.write(_gate_text(result, wanted, console.screen(no_color, output)), output)
     raise typer.Exit(0 if exit_zero else result.exit_code)
@@ -617,8 +492,8 @@ def observe(
         ),
     ] = None,
     draft_cost: DraftCost = None,
-    verify_cost: VerifyCost = 1.0,
-    overhead: Overhead = 0.0,
+    verify_cost: VerifyCost = None,
+    overhead: Overhead = None,
     costs: CostsFile = None,
     output_format: OutputFormat = None,
     json: AsJson = False,
@@ -637,9 +512,9 @@ def observe(
     from draftpick import observe as observing
     from draftpick.report import saved
 
-    if costs is not None and (draft_cost, verify_cost, overhead) != (None, 1.0, 0.0):
+    if costs is not None and (draft_cost, verify_cost, overhead) != (None, None, None):
         raise UsageError("costs were given twice", "leave out --costs, or the numbers")
-    priced = observing.costs_from_numbers(draft_cost, verify_cost, overhead)
+    priced = observing.costs_from_numbers(draft_cost, verify_cost if verify_cost is not None else 1.0, overhead or 0.0)
     if costs is not None:
         from draftpick.probe_file import read_costs
 
@@ -821,11 +696,12 @@ def catalog_add(
     offline: Offline = None,
 ) -> None:
     """Write what a model's files say into an overlay, by default the one in your configuration folder."""
+    from draftpick import commands
     from draftpick.catalog import user_folder
     from draftpick.overlay import add_to_overlay
 
     folder = catalog_folder or user_folder()
-    catalog, resolve = _sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})
+    catalog, resolve = commands.sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})
     path = add_to_overlay(resolve(model, revision), folder, catalog, model_id=model_id)
     typer.echo(f"written to {path}", err=True)
 
@@ -932,61 +808,32 @@ def _options(command_line: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _sources(options: dict[str, Any]) -> "tuple[Catalog, Callable[..., ModelProfile]]":
-    from draftpick.catalog import load
-    from draftpick.models import resolve
-
-    catalog = load(options["catalog_folder"])
-    offline = _is_offline(options)
-
-    def find(name: str, revision: str | None = None) -> "ModelProfile":
-        return resolve(name, catalog, revision=revision, offline=offline)
-
-    return catalog, find
-
-
-def _found_outside(
-    target: "ModelProfile", catalog: "Catalog", resolve: "Resolve", options: dict[str, Any]
-) -> "Iterator[ModelProfile]":
-    from draftpick.models.nearby import outside
-
-    return outside(target, catalog, resolve, offline=_is_offline(options))
-
-
-def _is_offline(options: dict[str, Any]) -> bool:
-    return bool(options["offline"]) or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
-
-
-def _rule_choices(options: dict[str, Any]) -> "RuleChoices":
-    from draftpick.choices import RuleChoices, load_rules_file
-
-    base = load_rules_file(options["rules_file"]) if options["rules_file"] else RuleChoices()
-    return base.with_options(options["select"] or (), options["ignore"] or ())
-
-
-def _answer(advice: "Advice", options: dict[str, Any]) -> None:
+def _answer(found: "Advice | Numbers", options: dict[str, Any]) -> None:
     """Render, write, and exit with the code of the answer."""
+    from draftpick import commands
+
     wanted = _format(options)
     if wanted is Format.table:
-        from draftpick.report import table
-
-        screen = console.screen(options["no_color"], options["output"])
-        text = table.render(
-            advice, **screen, explain=bool(options.get("explain")), everything=bool(options.get("everything"))
-        )
+        text = _table(found, options)
     else:
-        from draftpick.report import json
-
-        text = _as_text(json.document(advice, asked(advice.command, options, advice.setting.device)), wanted, options)
+        text = _as_text(commands.document(found, options), wanted, options)
     console.write(text, options["output"])
-    raise typer.Exit(0 if options["exit_zero"] else advice.exit_code)
+    raise typer.Exit(0 if options["exit_zero"] else found.exit_code)
 
 
-def _asked_for(found: "ProbeFile", command: str, options: dict[str, Any]) -> "ProbeFile":
-    """The probe, with what was typed to get it."""
-    from draftpick.probe_file import RequestRecord
+def _table(found: "Advice | Numbers", options: dict[str, Any]) -> str:
+    from draftpick.planning import Numbers
 
-    return found.model_copy(update={"request": RequestRecord.model_validate(asked(command, options))})
+    screen = console.screen(options["no_color"], options["output"])
+    if isinstance(found, Numbers):
+        from draftpick.report import plan
+
+        return plan.table(found, **screen)
+    from draftpick.report import table
+
+    return table.render(
+        found, **screen, explain=bool(options.get("explain")), everything=bool(options.get("everything"))
+    )
 
 
 def _format(options: dict[str, Any]) -> Format:
@@ -1043,15 +890,9 @@ def _show_probe(found: "ProbeFile", options: dict[str, Any]) -> None:
     console.write(text, output)
 
 
-def _consent(options: dict[str, Any]) -> "Callable[[str], bool]":
-    """Asks before something large is fetched, where somebody is there to answer."""
-
-    def ask(what: str) -> bool:
-        if options["yes"]:
-            return True
-        return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(f"{what}?", err=True)
-
-    return ask
+def _ask(what: str) -> bool:
+    """Whether something large may be fetched, where somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(f"{what}?", err=True)
 
 
 def main() -> None:

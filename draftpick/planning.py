@@ -36,6 +36,11 @@ class Numbers(NamedTuple):
     break_even: float | None
     """The rate above which the plan's k (or k = 1) gains; None where no rate does."""
 
+    @property
+    def exit_code(self) -> int:
+        """1: judged, and the answer is no."""
+        return 1 if self.decision.action == "do_not_speculate" else 0
+
 
 def plan_numbers(
     *,

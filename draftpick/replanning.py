@@ -157,12 +157,15 @@ def _rule(measured: Evidence) -> Acceptance:
     return Acceptance(True, float(f"{heat:g}"), block=measured.way == "sampled_block")
 
 
-def load_probe(path: Path, catalog: Catalog, temperature: float | None = None) -> Saved:
-    """A probe file and its trace. Raises InvalidFile, and UsageError for a temperature it did not measure."""
+def load_probe(source: Path | ProbeFile, catalog: Catalog, temperature: float | None = None) -> Saved:
+    """A probe with its trace: beside the probe file, or, of a record that no file is known of, in the current folder.
+
+    Raises InvalidFile, and UsageError for a temperature it did not measure.
+    """
     from draftpick.probe_file import read_probe, trace_of
     from draftpick.probing.trace import read
 
-    probe = read_probe(path)
+    probe, path = (read_probe(source), source) if isinstance(source, Path) else (source, Path("the probe"))
     evidence = from_probe(probe, catalog, temperature)
     if not evidence:
         heats = sorted({one.temperature for one in probe.drafts})

@@ -379,6 +379,13 @@ def test_a_config_file_sets_what_the_command_line_can(tmp_path: Path) -> None:
     assert any(found.get("ignored_because") == "a test" for found in document["candidates"][0]["findings"])
 
 
+def test_a_config_file_sets_numbers_to_plan_from(tmp_path: Path) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text("acceptance-rate = 0.65\ndraft-cost = 0\nverify-cost = 3\noverhead = 0.5\n")
+    cost = run("plan", "--config", str(path), "--verify-cost", "1", "--json").document["candidates"][0]["cost"]
+    assert (cost["c"], cost["verify"][1], cost["overhead"]) == (0, 1, 0.5), "the command line wins"
+
+
 @pytest.mark.parametrize(
     ("text", "more", "engine"),
     [
@@ -422,6 +429,7 @@ def test_files_can_be_named_in_a_config(tmp_path: Path) -> None:
         ('config = "x"', "unknown option 'config'"),
         ("tensor-parallel-size = 0", "from 1 to 1024"),
         ("tensor-parallel-size = true", "from 1 to 1024"),
+        ("temperature = [0.0, 0.8]", "a number from 0 to 10"),
         ("max-model-len = -1", "from 1 to 1073741824"),
         ('num-speculative-tokens = "3"', "from 1 to 64"),
         ('draft-model = "one"', "a list of texts"),

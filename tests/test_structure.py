@@ -32,6 +32,7 @@ STAGES = [
     {"memory", "acceptance", "speedup"},
     {"cost"},
     {"evidence"},
+    {"option_values"},
     {"place"},
     {"predict"},
     {"intervals"},
@@ -67,7 +68,8 @@ STAGES = [
     {"report.blocks"},
     {"report"},
     {"schemas", "completion"},
-    {"options"},
+    {"options", "commands"},
+    {"api"},
     {"console"},
     {"cli", "__main__"},
 ]
