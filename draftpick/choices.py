@@ -276,7 +276,7 @@ def load_rules_file(path: str | Path) -> "RuleChoices":
     for key in data:
         if key not in ("select", "weights", "ignore"):
             raise InvalidFile(
-                f"{path}: unknown key {key!r}", hint="A rules file holds select, [weights] and [ignore] only."
+                f"{path}: unknown key {key!r:.60}", hint="A rules file holds select, [weights] and [ignore] only."
             )
     where = str(path)
     return RuleChoices(
@@ -306,7 +306,7 @@ def _weights(table: object, where: str) -> dict[str, float]:
         _known(name, InvalidFile, where)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1000:
             raise InvalidFile(
-                f"{where}: the weight of {name} is {value!r}",
+                f"{where}: the weight of {name} is {value!r:.60}",
                 hint="A weight is a number from 0 (does not count) to 1000.",
             )
         weights[name] = float(value)
@@ -353,7 +353,7 @@ def _known(name: str, error: type[UsageError] | type[InvalidFile], where: str) -
 
     near = get_close_matches(name, WEIGHTS, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]}? " if near else ""
-    raise error(f"{where}: no rule is called {name!r}", hint=f"{hint}`draftpick rules` lists them.")
+    raise error(f"{where}: no rule is called {name!r:.60}", hint=f"{hint}`draftpick rules` lists them.")
 
 
 _GIB = 1 << 30
@@ -463,3 +463,8 @@ STORED_BITS: tuple[Choice, ...] = (
 )
 
 MEMORY: Mapping[str, float] = {choice.name: choice.value for choice in MEMORY_TABLE}
+
+
+def memory_choice(name: str, engine: str | None) -> float:
+    """A choice about memory as an engine has it, where one of its own is listed."""
+    return MEMORY.get(f"{name}.{engine}", MEMORY[name])

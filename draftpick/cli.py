@@ -545,7 +545,7 @@ def _response_log(path: Path, interval: float | None) -> "Log":
 
 def _saved_scrapes(files: list[Path], interval: float | None) -> "list[Scrape]":
     from draftpick import scrape
-    from draftpick.observe import FAMILIES
+    from draftpick.counters import FAMILIES
 
     if len(files) > 2 or interval is not None:
         raise UsageError(
@@ -560,7 +560,7 @@ def _scrapes(url: str, interval: float | None) -> "list[Scrape]":
     import time
 
     from draftpick import scrape
-    from draftpick.observe import FAMILIES
+    from draftpick.counters import FAMILIES
 
     found = [scrape.from_server(url, FAMILIES)]
     if interval is not None:
@@ -701,9 +701,11 @@ def catalog_add(
     from draftpick.overlay import add_to_overlay
 
     folder = catalog_folder or user_folder()
+    if folder is None:
+        raise UsageError("there is no home folder to write to", "name a folder with --catalog")
     catalog, resolve = commands.sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})
     path = add_to_overlay(resolve(model, revision), folder, catalog, model_id=model_id)
-    typer.echo(f"written to {path}", err=True)
+    console.remark(f"written to {path}")
 
 
 # ---------------------------------------------------------------------- the application

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import gc
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -62,7 +63,7 @@ class Progress:
             import shutil
 
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{text if len(text) <= width else text[: width - 1] + '…'}")
+            sys.stderr.write(f"\r\x1b[K{text if len(text) <= width else text[: max(width - 1, 0)] + '…'}")
             self._shown = True
         sys.stderr.flush()
 
@@ -98,10 +99,45 @@ def _let_go(stream: TextIO) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Python has no stream where the shell closed one (`>&-`); what is written there goes nowhere."""
-    for name in ("stdout", "stderr"):
+    """Python has no stream where the shell closed one (`>&-`): nothing is read there, and what is written goes nowhere.
+
+    In this order each takes the number that was closed, or a file that is opened later would, and print's or a
+    library's lines would go into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+class _Heedless(io.RawIOBase):
+    """stderr for those who cannot mind that nobody reads it: `2>&1 | head`, a full disk under a log."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream  # were it let go of, it would close what is below it
+        self._raw = stream.buffer.raw  # type: ignore[attr-defined]
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self._raw.isatty())
+
+    def write(self, data: Any) -> int | None:
+        try:
+            written: int | None = self._raw.write(data)
+        except OSError:
+            return len(data)  # what was measured and the exit code count for more
+        return written
+
+
+def _never_mind_stderr() -> None:
+    """What cannot be told must not end a run, nor change how it ends."""
+    if hasattr(getattr(sys.stderr, "buffer", None), "raw"):  # tests have streams without one
+        heedless = io.BufferedWriter(_Heedless(sys.stderr))
+        sys.stderr = io.TextIOWrapper(heedless, sys.stderr.encoding, "draftpick", line_buffering=True)
 
 
 def run(command: Callable[[], object]) -> None:
@@ -110,11 +146,11 @@ def run(command: Callable[[], object]) -> None:
     _quiet = False
     codecs.register_error("draftpick", _spelled_out)
     _open_closed_streams()
+    _never_mind_stderr()
     stdout = sys.stdout
-    for stream in (sys.stdout, sys.stderr):
-        # A locale without UTF-8 must not turn an answer into a traceback.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="draftpick")
+    # A locale without UTF-8 must not turn an answer into a traceback.
+    if hasattr(stdout, "reconfigure"):
+        stdout.reconfigure(errors="draftpick")
     # A run is short and makes no cycles worth collecting, but hundreds of thousands of records.
     gc.disable()
     try:
@@ -160,11 +196,8 @@ def _complain(message: str, hint: str) -> None:
     from draftpick.report.text import printable
 
     lines = [f"error: {_cut(printable(message))}\n", *([f"hint: {_cut(printable(hint))}\n"] if hint else [])]
-    try:
-        sys.stderr.write("".join(lines))
-        sys.stderr.flush()
-    except OSError:
-        _let_go(sys.stderr)  # the exit code still tells
+    sys.stderr.write("".join(lines))
+    sys.stderr.flush()
 
 
 def _cut(text: str) -> str:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 from draftpick.acceptance import Step, bits_of, fitted, translates
 from draftpick.choices import COSTS, PRIORS
 from draftpick.errors import UsageError
-from draftpick.memory import cache, cache_element_bytes, draft_tensor_parallel_size, head_params
+from draftpick.memory import draft_tensor_parallel_size
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import IN_PARALLEL, WITHOUT_CACHE, Device, Engine, Pair
 from draftpick.rules.engine_facts import in_version
+from draftpick.sizes import cache, cache_element_bytes, head_params
 
 MAX_POSITIONS = 17
 """Positions of the widest verification that is predicted: 16 drafted tokens and the target's own."""

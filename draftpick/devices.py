@@ -26,7 +26,7 @@ _BUS_ID = re.compile(r"[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\.[0-9a-f]+|NA", re.IGNORECA
 _NUMBERS = re.compile(r"(\d{1,6})(?:\s+(\d{1,6}))?", re.ASCII)
 _CHIP = re.compile(r"(\d{1,6})\s+((?:Ascend)?\d{3}[a-z0-9_-]*)", re.IGNORECASE | re.ASCII)
 _MEMORY = re.compile(r"(\d{1,9})\s*/\s*(\d{1,9})", re.ASCII)
-_DRIVER = re.compile(r"npu-smi\s.*Version:\s*([\w.]{1,40})")
+_DRIVER = re.compile(r"npu-smi\s.{0,200}?Version:\s*([\w.]{1,40})")
 
 # nvidia-smi prints some of its complaints where the names belong, such as "No devices were found".
 _NVIDIA_NAME = re.compile(

@@ -32,6 +32,7 @@ Id = Annotated[int, Field(strict=True, ge=0, le=10**8)]
 Flag = Annotated[bool, Field(strict=True)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
+TokenText = Annotated[str, StringConstraints(max_length=300)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Source = Text | Annotated[list[Text], Field(min_length=1)]
 
@@ -280,8 +281,8 @@ class TokenizerRecord(_Sourced):
     notes: list[Text] = []
     blocks: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{16})*$")] | None = None
     sketch: Annotated[str, StringConstraints(pattern=_BASE64)] | None = None
-    head: list[str] = []
-    control: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")], str] = {}
+    head: list[TokenText] = []
+    control: dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")], TokenText] = {}
 
 
 class _Facts(BaseModel):
@@ -441,6 +442,13 @@ def _texts(template: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
+class Build(_Facts):
+    """An entry of `builds`: the day on which a build was made."""
+
+    build: Positive
+    date: date
+
+
 class EngineFile(_Sourced):
     """engines/<key>.toml. See `draftpick.rules.engine_facts` for what its tables mean."""
 
@@ -456,7 +464,7 @@ class EngineFile(_Sourced):
     limits: Limits = Limits()
     tensor_parallel: Splits = Splits()
     exceptions: list[ExceptionFacts] = []
-    builds: list[dict[str, Any]] = []
+    builds: list[Build] = []
     launch: LaunchFacts | None = None
 
 

@@ -1,25 +1,36 @@
 """What a running server's speculation does, and which num_spec_tokens it should use, from counters or its responses.
 
-vLLM (0.32.0, `vllm/v1/spec_decode/metrics.py`; since PR 16665 of 2025) counts `vllm:spec_decode_num_drafts`,
-`…_num_draft_tokens`, `…_num_accepted_tokens` and `…_num_accepted_tokens_per_pos{position="0"…}`, each with `_total`
-behind it and the labels `model_name` and `engine`; its mean acceptance length is 1 + accepted / drafts. vLLM-Ascend is
-a plug-in of vLLM and has the same. llama.cpp (b11434, `tools/server/server-task.cpp`, with `--metrics`) counts the same
-under `llamacpp:`, without labels, when a request ends. SGLang (0.5.23, `srt/observability/metrics_collector.py`) counts
-neither drafts nor positions: its gauges `sglang:spec_accept_length` (bonus token included) and `…_accept_rate` are
-means of its last 40 or so steps, 0 where it does not speculate. docs/observe.md says what they cannot tell.
+`draftpick.counters` reads what they count; docs/observe.md says what they cannot tell.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from draftpick import __version__
-from draftpick.choices import Choice
+from draftpick.counters import (
+    CHOSEN,
+    COUNTER,
+    LENGTH,
+    OLD,
+    RATE,
+    SERVERS,
+    STEPS,
+    WRITTEN,
+    Counts,
+    Key,
+    Window,
+    added_up,
+    counters,
+    key_of,
+    natural,
+    of_requests,
+    window_of,
+)
 from draftpick.errors import NotObservable, UsageError
 from draftpick.observe_file import (
     Decision,
@@ -34,7 +45,7 @@ from draftpick.observe_file import (
 from draftpick.probe_file import GivenCosts, IntervalRecord
 from draftpick.record import SCHEMA_VERSION
 from draftpick.responses import UNNAMED, Log, Request
-from draftpick.scrape import Sample, Scrape
+from draftpick.scrape import Scrape
 from draftpick.speedup import (
     MARGIN,
     MOST_TOKENS,
@@ -53,26 +64,7 @@ from draftpick.speedup import (
 if TYPE_CHECKING:
     from draftpick.intervals import Floats
 
-_COUNTER = re.compile(
-    r"(vllm|llamacpp):spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
-)
-_SERVERS = {"vllm": "vllm", "llamacpp": "llama.cpp"}
-_STARTED = "vllm:spec_decode_num_drafts_created"
-"""When the counter began: a restart shows even where the new count is already the higher one."""
-_OLD = "vllm:spec_decode_num_emitted_tokens_total"
-"""Of vLLM's first engine (V0), which counted no drafts."""
-_LENGTH, _RATE, _STEPS = "sglang:spec_accept_length", "sglang:spec_accept_rate", "sglang:spec_num_steps"
-_WRITTEN = "llamacpp:tokens_predicted_total"
-FAMILIES = re.compile(f"{_COUNTER.pattern}|{_STARTED}|{_OLD}|{_LENGTH}|{_RATE}|{_STEPS}|{_WRITTEN}")
-"""What is read of a server's metrics."""
-
-CHOICES: tuple[Choice, ...] = (
-    Choice("observe.least-tokens", 500, "fewer tokens are a handful of requests, and decide nothing"),
-    Choice("observe.slack", 0.005, "counters of one moment are not read in one moment: so far they may disagree"),
-    Choice("observe.short", 0.99, "drafts that are shorter on average than this share of k were cut by some rule"),
-)
-_CHOSEN = {choice.name: choice.value for choice in CHOICES}
-LEAST_TOKENS = int(_CHOSEN["observe.least-tokens"])
+LEAST_TOKENS = int(CHOSEN["observe.least-tokens"])
 LEVEL = 0.95
 _Z = 1.959964
 MOST_MODELS = 100
@@ -87,69 +79,6 @@ class Costs(NamedTuple):
     times: StepTimes
     words: str
     """Where they come from."""
-
-
-class Requests(NamedTuple):
-    """What counts hold of single requests, a row for each that drafted."""
-
-    steps: Floats
-    drafted: Floats
-    accepted: Floats
-    """By position."""
-    tried: Floats
-    """By position: steps that drafted it and accepted all before it."""
-    apart: bool
-    """Where lengths vary, what was not drafted is told apart from what was rejected."""
-
-
-class Counts(NamedTuple):
-    """The counters of one engine, or of several; the sums of requests."""
-
-    drafts: int
-    draft_tokens: int
-    accepted: int
-    positions: tuple[int, ...]
-    """Accepted at position 1, 2, … k; empty where they are not exported."""
-    started: float | None = None
-    """Unix time at which they began; None where it is not exported."""
-    requests: Requests | None = None
-    """None where requests are not told apart."""
-
-    @property
-    def tried(self) -> tuple[int, ...]:
-        """Drafts that reach position 1, 2, … k, all before it being accepted."""
-        if self.requests is not None:
-            return tuple(int(count) for count in self.requests.tried.sum(axis=0))
-        return (self.drafts, *self.positions)[: len(self.positions)]
-
-    @property
-    def histogram(self) -> tuple[int, ...]:
-        """Drafts that accept exactly 0, 1, … k tokens."""
-        edges = (self.drafts, *self.positions)
-        return (*(before - after for before, after in pairwise(edges)), edges[-1]) if self.positions else ()
-
-
-class Key(NamedTuple):
-    """One engine of one model."""
-
-    model: str
-    labels: tuple[tuple[str, str], ...]
-
-    @property
-    def engine(self) -> str:
-        """The labels in words."""
-        if [name for name, _ in self.labels] == ["engine"]:
-            return self.labels[0][1]
-        return ", ".join(f"{name} {value}" for name, value in self.labels) or "the only one"
-
-
-class Window(NamedTuple):
-    """What one engine counted in the time looked at."""
-
-    counts: Counts
-    before: Counts | None
-    """At the first scrape; None with one scrape, and where the counters began anew."""
-    restarted: bool
 
 
 def costs_from_numbers(draft_cost: float | None, verify_cost: float, overhead: float) -> Costs | None:
@@ -183,11 +112,11 @@ def observe(scrapes: Sequence[Scrape], costs: Costs | None) -> ObservationFile:
     not reach the server's k.
     """
     *earlier, last = scrapes
-    counter = next(filter(None, (_COUNTER.fullmatch(sample.name) for sample in last.samples)), None)
+    counter = next(filter(None, (COUNTER.fullmatch(sample.name) for sample in last.samples)), None)
     if counter is not None:
-        server, counted = _SERVERS[counter[1]], "between two scrapes" if earlier else "since the server started"
+        server, counted = SERVERS[counter[1]], "between two scrapes" if earlier else "since the server started"
         models = _counted(last, earlier[0] if earlier else None, costs)
-    elif any(sample.name == _LENGTH for sample in last.samples):
+    elif any(sample.name == LENGTH for sample in last.samples):
         server, counted, models = "sglang", "at the moment", _sglang(last)
     else:
         raise _nothing_counted(last)
@@ -216,7 +145,7 @@ def _document(found: dict[str, Any]) -> ObservationFile:
 
 def _nothing_counted(scrape: Scrape) -> NotObservable:
     names = scrape.namespaces
-    if any(sample.name == _OLD for sample in scrape.samples):
+    if any(sample.name == OLD for sample in scrape.samples):
         return NotObservable(f"{scrape.source}: this vLLM counts no drafts", "newer ones do: update it")
     if "vllm" in names:
         return NotObservable(
@@ -237,22 +166,17 @@ def _nothing_counted(scrape: Scrape) -> NotObservable:
 
 
 def _counted(last: Scrape, first: Scrape | None, costs: Costs | None) -> list[ModelRow]:
-    before = _counters(first) if first is not None else None
-    windows = {key: _window(key, counts, before) for key, counts in _counters(last).items()}
+    before = counters(first) if first is not None else None
+    windows = {key: window_of(key, counts, before) for key, counts in counters(last).items()}
     if not any(window.counts.drafts for window in windows.values()):
         raise _idle(last, first is not None, sum(one.before.drafts for one in windows.values() if one.before))
-    by_model = groupby(sorted(windows, key=lambda key: (key.model, _natural(key.engine))), key=lambda key: key.model)
+    by_model = groupby(sorted(windows, key=lambda key: (key.model, natural(key.engine))), key=lambda key: key.model)
     return [_served(model, {key: windows[key] for key in keys}, costs) for model, keys in by_model]
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Numbers by their value, so that engine 10 comes behind engine 9."""
-    return [(int(part) if len(part) < 10 else 0, part) for part in re.findall(r"[0-9]+", text)] or [(0, text)]
 
 
 def _idle(last: Scrape, between: bool, before: int) -> NotObservable:
     source = last.source
-    written = sum(sample.value for sample in last.samples if sample.name == _WRITTEN)
+    written = sum(sample.value for sample in last.samples if sample.name == WRITTEN)
     if written and not before:
         return NotObservable(
             f"{source}: this llama.cpp server drafted nothing for the {written:,.0f} tokens that it wrote",
@@ -267,126 +191,8 @@ def _idle(last: Scrape, between: bool, before: int) -> NotObservable:
     return NotObservable(f"{source}: nothing was drafted since the server started", "observe again after some requests")
 
 
-def _counters(scrape: Scrape) -> dict[Key, Counts]:
-    """The counters of each engine. Raises NotObservable where they contradict each other."""
-    totals: dict[Key, dict[str, int]] = {}
-    positions: dict[Key, dict[int, int]] = {}
-    started: dict[Key, float] = {}
-    for sample in scrape.samples:
-        key = _key(sample)
-        if sample.name == _STARTED:
-            started[key] = sample.value
-        elif found := _COUNTER.fullmatch(sample.name):
-            if found[2] == "accepted_tokens_per_pos":
-                _put(positions.setdefault(key, {}), _position(sample, scrape), sample, scrape)
-            else:
-                _put(totals.setdefault(key, {}), found[2], sample, scrape)
-    counts = {key: _counts(totals.get(key, {}), positions.get(key, {}), scrape) for key in {**totals, **positions}}
-    return {key: one._replace(started=started.get(key)) for key, one in counts.items()}
-
-
-def _key(sample: Sample) -> Key:
-    labels = {name: value for name, value in sample.labels.items() if name not in ("model_name", "position")}
-    return Key(sample.labels.get("model_name") or UNNAMED, tuple(sorted(labels.items())))
-
-
-def _put(found: dict[Any, int], name: str | int, sample: Sample, scrape: Scrape) -> None:
-    if not 0 <= sample.value < 1 << 53 or sample.value != int(sample.value):
-        raise _contradiction(scrape, f"{sample.name} is {sample.value:g}")
-    if name in found:
-        raise _contradiction(scrape, f"{sample.name} is there twice for one engine")
-    found[name] = int(sample.value)
-
-
-def _position(sample: Sample, scrape: Scrape) -> int:
-    text = sample.labels.get("position", "")
-    if not re.fullmatch(r"[0-9]{1,3}", text) or int(text) >= MOST_TOKENS:
-        raise _contradiction(scrape, f"position {text[:20]!r} of {sample.name}")
-    return int(text)
-
-
-def _counts(totals: Mapping[str, int], positions: Mapping[int, int], scrape: Scrape) -> Counts:
-    lacking = {"drafts", "draft_tokens", "accepted_tokens"} - totals.keys()
-    if lacking:
-        raise _contradiction(scrape, f"spec_decode_num_{min(lacking)} is missing")
-    if sorted(positions) != list(range(len(positions))):
-        raise _contradiction(scrape, "positions do not count 0, 1, 2, …")
-    drafts, drafted, accepted = totals["drafts"], totals["draft_tokens"], totals["accepted_tokens"]
-    per_position = tuple(positions[place] for place in range(len(positions)))
-    return _agreeing(Counts(drafts, drafted, accepted, per_position), scrape.source)
-
-
-def _agreeing(counts: Counts, source: str) -> Counts:
-    """The counts, of which none may exceed the one it is a part of. Raises NotObservable."""
-    slack = 16 + _CHOSEN["observe.slack"] * counts.drafts
-    tidy: list[int] = []
-    for place, count in enumerate(counts.positions, start=1):
-        most = tidy[-1] if tidy else counts.drafts
-        if count > most + slack:
-            raise NotObservable(
-                f"{source}: the counters contradict each other: {count:,} accepted at position {place}, of {most:,}",
-                _HINT,
-            )
-        tidy.append(min(count, most))
-    if counts.accepted > counts.draft_tokens + slack or (
-        tidy and counts.draft_tokens > len(tidy) * counts.drafts + slack
-    ):
-        raise NotObservable(
-            f"{source}: the counters contradict each other: {counts.drafts:,} drafts of {len(tidy) or 'some'} tokens, "
-            f"{counts.draft_tokens:,} drafted, {counts.accepted:,} accepted",
-            _HINT,
-        )
-    return counts._replace(accepted=min(counts.accepted, counts.draft_tokens), positions=tuple(tidy))
-
-
-_HINT = "is it one server's own page, unchanged? Scrapes of several servers must not be added up before"
-
-
-def _contradiction(scrape: Scrape, what: str) -> NotObservable:
-    return NotObservable(f"{scrape.source}: counters that no server writes: {what}", _HINT)
-
-
-def _window(key: Key, after: Counts, before: Mapping[Key, Counts] | None) -> Window:
-    """What was counted since the first scrape; since the restart where the counters began anew in between."""
-    if before is None:
-        return Window(after, None, restarted=False)
-    first = before.get(key)
-    if first is None or _began_anew(first, after):
-        return Window(after, None, restarted=True)
-    positions = tuple(new - old for new, old in zip(after.positions, first.positions, strict=True))
-    counts = Counts(
-        after.drafts - first.drafts,
-        after.draft_tokens - first.draft_tokens,
-        after.accepted - first.accepted,
-        positions,
-    )
-    return Window(_agreeing(counts, f"engine {key.engine}"), first, restarted=False)
-
-
-def _began_anew(first: Counts, after: Counts) -> bool:
-    if len(first.positions) != len(after.positions):
-        return True
-    if first.started is not None and after.started is not None and abs(first.started - after.started) > 1:
-        return True
-    old, new = ((one.drafts, one.draft_tokens, one.accepted, *one.positions) for one in (first, after))
-    return any(now < then for now, then in zip(new, old, strict=True))
-
-
-def _sum(parts: Iterable[Counts]) -> Counts:
-    """Of the engines of a model: drafts of other lengths have no further positions."""
-    whole = list(parts)
-    most = max(len(one.positions) for one in whole)
-    positions = tuple(sum(one.positions[place] for one in whole if place < len(one.positions)) for place in range(most))
-    return Counts(
-        sum(one.drafts for one in whole),
-        sum(one.draft_tokens for one in whole),
-        sum(one.accepted for one in whole),
-        positions,
-    )
-
-
 def _served(model: str, windows: Mapping[Key, Window], costs: Costs | None) -> ModelRow:
-    counts = _sum(window.counts for window in windows.values())
+    counts = added_up(window.counts for window in windows.values())
     engines = [
         EngineRow(engine=key.engine, labels=dict(key.labels), **_figures(window.counts))
         for key, window in windows.items()
@@ -437,24 +243,8 @@ def observe_responses(log: Log, costs: Costs | None) -> ObservationFile:
 
 
 def _answered(model: str, requests: Sequence[Request], costs: Costs | None) -> ModelRow:
-    counts = _added(requests)
+    counts = of_requests(requests)
     return _model_row(model, counts, costs, doubts=_doubts(counts, ()), drift=None, engines=[], requests=len(requests))
-
-
-def _added(requests: Sequence[Request]) -> Counts:
-    """The sums of requests with one num_spec_tokens."""
-    import numpy as np
-
-    drafting = [one for one in requests if sum(one.histogram)]
-    k = len(requests[0].histogram) - 1
-    histograms = np.array([one.histogram for one in drafting], dtype=float).reshape(-1, k + 1)
-    at_least = histograms[:, ::-1].cumsum(axis=1)[:, ::-1]
-    apart = all(one.tried is not None for one in drafting)
-    tried = np.array([one.tried for one in drafting], dtype=float).reshape(-1, k) if apart else at_least[:, :-1]
-    drafted = np.array([one.draft_tokens for one in drafting], dtype=float)
-    positions = tuple(int(count) for count in at_least[:, 1:].sum(axis=0))
-    single = Requests(at_least[:, 0], drafted, at_least[:, 1:], tried, apart)
-    return Counts(int(at_least[:, 0].sum()), int(drafted.sum()), sum(positions), positions, requests=single)
 
 
 # ---------------------------------------------------------------------- what follows
@@ -624,7 +414,7 @@ def _drift(counts: Counts, before: Sequence[Counts | None]) -> Drift | None:
     known = [one for one in before if one is not None]
     if not known or len(known) < len(before):
         return None
-    old = _sum(known)
+    old = added_up(known)
     if not (old.drafts and counts.drafts and counts.positions):
         return None
     then, now = length_at(old, len(old.positions)), length_at(counts, len(counts.positions))
@@ -648,7 +438,7 @@ def _doubts(counts: Counts, windows: Iterable[Window]) -> list[str]:
     if len(lengths) > 1:
         doubts.append("its engines draft different numbers of tokens: rates at the last positions are of some of them")
     k = len(counts.positions)
-    if k and counts.draft_tokens < _CHOSEN["observe.short"] * k * counts.drafts:
+    if k and counts.draft_tokens < CHOSEN["observe.short"] * k * counts.drafts:
         apart = " (if reached: over those that drafted it)" if counts.requests and counts.requests.apart else ""
         doubts.append(
             f"drafts were {counts.draft_tokens / counts.drafts:.2f} tokens long on average, not {k} (a rule that ends "
@@ -748,7 +538,7 @@ def _without_costs(counts: Counts) -> str:
 def _next_rate(counts: Counts) -> float | None:
     """The marginal rate of the position behind the last, if it is accepted as often as that one when it is reached."""
     *_, before, last = (counts.drafts, *counts.positions)
-    whole = counts.draft_tokens >= _CHOSEN["observe.short"] * len(counts.positions) * counts.drafts
+    whole = counts.draft_tokens >= CHOSEN["observe.short"] * len(counts.positions) * counts.drafts
     return last / counts.drafts * last / before if before and whole else None
 
 
@@ -789,22 +579,22 @@ def _decided(sentence: str, plan: Plan, k: int, change: str) -> Decision:
 def _sglang(scrape: Scrape) -> list[ModelRow]:
     gauges: dict[Key, dict[str, float]] = {}
     for sample in scrape.samples:
-        if sample.name in (_LENGTH, _RATE, _STEPS):
-            gauges.setdefault(_key(sample), {})[sample.name] = sample.value
-    active = {key: found for key, found in gauges.items() if found.get(_LENGTH)}
+        if sample.name in (LENGTH, RATE, STEPS):
+            gauges.setdefault(key_of(sample), {})[sample.name] = sample.value
+    active = {key: found for key, found in gauges.items() if found.get(LENGTH)}
     if not active:
         raise NotObservable(
             f"{scrape.source}: this SGLang server does not speculate, or wrote nothing yet (accept length 0)",
             "it does when started with --speculative-algorithm; the gauge moves every 40 decoding steps",
         )
-    by_model = groupby(sorted(active, key=lambda key: (key.model, _natural(key.engine))), key=lambda key: key.model)
+    by_model = groupby(sorted(active, key=lambda key: (key.model, natural(key.engine))), key=lambda key: key.model)
     return [_gauged(scrape, model, {key: active[key] for key in keys}) for model, keys in by_model]
 
 
 def _gauged(scrape: Scrape, model: str, engines: Mapping[Key, Mapping[str, float]]) -> ModelRow:
     rows = []
     for key, found in engines.items():
-        length, rate = found[_LENGTH], found.get(_RATE, 0.0)
+        length, rate = found[LENGTH], found.get(RATE, 0.0)
         if not (1 <= length <= MOST_TOKENS and 0 <= rate <= 1):
             raise NotObservable(
                 f"{scrape.source}: an accept length of {length:g} and an accept rate of {rate:g} cannot be",
@@ -812,10 +602,10 @@ def _gauged(scrape: Scrape, model: str, engines: Mapping[Key, Mapping[str, float
             )
         figures: dict[str, Any] = {
             "mean_acceptance_length": length,
-            "draft_acceptance_rate": rate if _RATE in found else None,
+            "draft_acceptance_rate": rate if RATE in found else None,
         }
         rows.append(EngineRow(engine=key.engine, labels=dict(key.labels), **figures))
-    steps = {int(found.get(_STEPS, 0)) for found in engines.values()}
+    steps = {int(found.get(STEPS, 0)) for found in engines.values()}
     k = steps.pop() if len(steps) == 1 else 0
     lengths = sorted(row.mean_acceptance_length for row in rows if row.mean_acceptance_length is not None)
     span = f"{lengths[0]:.2f}" if len(rows) == 1 else f"{lengths[0]:.2f} to {lengths[-1]:.2f}, by engine,"

@@ -115,6 +115,16 @@ class ModelRow(Counted):
     engines: list[EngineRow]
     """Empty where responses were read: they do not name theirs."""
 
+    @model_validator(mode="after")
+    def _one_for_each_k(self) -> ModelRow:
+        if [row.k for row in self.by_k] != list(range(len(self.by_k))):
+            raise ValueError("by_k does not count 0, 1, 2, …")
+        if self.by_k and self.position_rates is not None:
+            columns = self.position_rates.model_dump().values()
+            if any(len(column) != len(self.by_k) - 1 for column in columns):
+                raise ValueError("position_rates has not one entry for each k of by_k but 0")
+        return self
+
 
 class ResponseLog(Record):
     """What a log of responses held."""
@@ -155,13 +165,6 @@ class ObservationFile(Record):
     costs: str | None = None
     """Where the costs of a step come from, in words; null without."""
     models: Annotated[list[ModelRow], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _whole(self) -> ObservationFile:
-        for one in self.models:
-            if one.by_k and [row.k for row in one.by_k] != list(range(len(one.by_k))):
-                raise ValueError(f"by_k of {one.model[:60]} does not count 0, 1, 2, …")
-        return self
 
     @property
     def exit_code(self) -> int:

@@ -683,7 +683,7 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
     for key, value in _read_config(path).items():
         name = known.get(key.replace("_", "-"))
         if name is None:
-            raise UsageError(f"{path}: unknown option {key!r}", _near(key, known))
+            raise UsageError(f"{path}: unknown option {key!r:.60}", _near(key, known))
         checked = _checked(path, key, name, value, of_probe)
         if name == "json":
             name, checked = "output_format", Format.json if checked else None
@@ -708,10 +708,10 @@ def _checked(path: Path, key: str, name: str, value: Any, of_probe: bool) -> Any
     try:
         found = meant(name, value, of_probe=of_probe)
     except Unfit as unfit:
-        raise InvalidFile(f"{path}: {key} = {unfit.value!r}", f"{key} takes {unfit.wanted}") from None
+        raise InvalidFile(f"{path}: {key} = {unfit.value!r:.60}", f"{key} takes {unfit.wanted}") from None
     if name == "output_format":
         if value not in Format.__members__:
-            raise InvalidFile(f"{path}: {key} = {value!r}", f"{key} is one of {', '.join(Format.__members__)}")
+            raise InvalidFile(f"{path}: {key} = {value!r:.60}", f"{key} is one of {', '.join(Format.__members__)}")
         return Format(value)
     return found
 

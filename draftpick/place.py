@@ -6,9 +6,15 @@ from typing import NamedTuple
 
 from draftpick.catalog import Catalog
 from draftpick.choices import MEMORY, REFERENCE_DEVICE, REFERENCE_DEVICES
-from draftpick.memory import budget, device_memory, devices_needed, splits, weight_bytes
+from draftpick.memory import (
+    budget,
+    device_memory,
+    devices_needed,
+    splits,
+)
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Device, Engine, Pair, Proposal, Setting
+from draftpick.sizes import weight_bytes
 
 NOTHING = Proposal("ngram", "always")
 """A draft that costs nothing: what a target does alone."""

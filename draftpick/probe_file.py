@@ -446,6 +446,14 @@ def read_probe(path: Path) -> ProbeFile:
     return checked_probe(read_json(path, MOST_BYTES), path)
 
 
+def is_probe(path: Path) -> bool:
+    """Whether a file says that it is a probe: only such a one is written over unasked."""
+    try:
+        return read_json(path, MOST_BYTES).get("kind") == "probe"
+    except InvalidFile:
+        return False
+
+
 def checked_probe(value: Mapping[str, Any], path: Path) -> ProbeFile:
     """The probe in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
     if value.get("kind") != "probe":

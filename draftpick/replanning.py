@@ -6,24 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from draftpick import replay
 from draftpick.advice import Advice
 from draftpick.catalog import Catalog
-from draftpick.errors import UsageError
+from draftpick.errors import InvalidFile, UsageError
 from draftpick.evidence import Evidence, PolicyRow, from_probe, spread_of, times_of
 from draftpick.pair import MEASURED
-from draftpick.replay import (
-    GREEDY_DRAFT,
-    Acceptance,
+from draftpick.replay import GREEDY_DRAFT, Acceptance, Trace
+from draftpick.speedup import StepTimes, widened
+from draftpick.walks import (
     ConfidenceStop,
     FixedLength,
     HeuristicLength,
     Policy,
     RateRule,
-    Trace,
     Walked,
+    walk,
 )
-from draftpick.speedup import StepTimes, widened
 
 if TYPE_CHECKING:
     from draftpick.probe_file import ProbeFile
@@ -94,7 +92,7 @@ def policy_rows(
         raise UsageError("no answer of the trace holds a block", "probe with longer answers")
     rows = []
     for kind in kinds:
-        walked = replay.walk(trace, kind.policy(min(k, most), most), rule, stop=kind.stop, draws=_DRAWS, horizon=most)
+        walked = walk(trace, kind.policy(min(k, most), most), rule, stop=kind.stop, draws=_DRAWS, horizon=most)
         rows.append(_row(kind, walked, times))
     return rows
 
@@ -173,5 +171,10 @@ def load_probe(source: Path | ProbeFile, catalog: Catalog, temperature: float | 
             f"{path}: nothing was measured{f' at temperature {temperature:g}' if temperature is not None else ''}",
             f"it holds {', '.join(f'{heat:g}' for heat in heats)}" if heats else "probe a draft with the target's ids",
         )
-    found = trace_of(probe, path)
+    try:
+        found = trace_of(probe, path)
+    except InvalidFile:
+        if isinstance(source, Path):
+            raise
+        found = None  # what has its name in the current folder is another's
     return Saved(probe, evidence, read(found) if found is not None else None)

@@ -27,7 +27,10 @@ MAX_KEY_PARTS = 6
 
 ADVICE = "mend the file, then run `draftpick catalog validate`"
 
-_STRINGS = r""""{3}(?:[^\\]|\\.)*?"{3}|'{3}.*?'{3}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*"""
+_STRINGS = (
+    r""""{3}(?:[^\\]|\\(?:.|\Z))*?(?:"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|"(?:[^"\\\n]|\\(?:.|\Z))*"?|'[^'\n]*'?|#[^\n]*"""
+)
+"""One that does not end goes as far as it can: looked through again from its every quote, it would take for ever."""
 
 
 def read_toml(path: Path, advice: str = ADVICE) -> dict[str, Any]:

@@ -29,6 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import records
+from records import ROOT, Figure, Told
+
 from draftpick import intervals, replay
 from draftpick.catalog import load
 from draftpick.choices import PROBE
@@ -46,29 +51,12 @@ from draftpick.speedup import Interval
 if TYPE_CHECKING:
     import torch
 
-ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "catalog" / "demo"
 CACHE = ROOT / "build" / "bench-probe"
 KS = range(1, 9)
 TOKENS = int(PROBE["max-new-tokens"])
 BATCH = int(PROBE["batch-size"])
 FIRST = result.first_position("transformers")
-
-
-class Figure(NamedTuple):
-    """One line of the table; `reached` is None where there is no limit."""
-
-    what: str
-    seen: str
-    limit: str = ""
-    reached: bool | None = None
-
-
-class Told(NamedTuple):
-    """What a part found: its figures, and remarks below them."""
-
-    figures: Sequence[Figure]
-    notes: Sequence[str] = ()
 
 
 def _say(said: str) -> None:
@@ -485,6 +473,7 @@ def cost(bench: Bench) -> Told:
             if turn:
                 spent[name].append(time.perf_counter() - begun)
     sweep = sum(timing.run_assisted(target, draft, prompt, TOKENS, k).seconds for k in KS for prompt in ids)
+    entire = sum(outcome.seconds.values())
     one, least, two, run = (statistics.median(spent[name]) for name in ("one draft", "floor", "two drafts", "whole"))
     tokens = sum(len(row.tokens) for row in outcome.rows)
     failed = sum(not check.passed for check in outcome.checks)
@@ -495,11 +484,18 @@ def cost(bench: Bench) -> Told:
             Figure("over its floor", f"{one / least:.2f} × {least:.3f} s", "1.30", one <= 1.3 * least),
             Figure("a second draft adds", f"{two / one - 1:+.1%}", "20 %", two <= 1.2 * one),
             Figure("the probe's run without timings", f"{run:.3f} s, 1/{sweep / run:.1f}"),
+            Figure(
+                "the whole probe, loading, self-checks and step times too",
+                f"{entire:.2f} s, 1/{sweep / entire:.1f}",
+                "the sweep",
+                entire <= sweep,
+            ),
             *(Figure(f"the whole probe: {name}", f"{taken:.2f} s") for name, taken in outcome.seconds.items()),
             Figure("its self-checks", f"{len(outcome.checks)}, {failed} failed"),
         ],
         [
-            f"Medians of {ROUNDS} rounds, by turns, models loaded before; the sweep ran once.",
+            f"Medians of {ROUNDS} rounds, by turns, models loaded before; the sweep ran once, without loading, without "
+            "plain generation to compare with.",
             "The probe's run without timings has a target's pass over the first batch (a self-check), the trace on the "
             "disk and the figures after every batch too.",
             *_quartiles(spent),
@@ -894,20 +890,10 @@ PARTS: Mapping[str, Callable[[Bench], Told]] = {
     "choice": choice,
     "memory": memory,
 }
-REACHED = {None: "", True: "reached", False: "MISSED"}
-
-
-def table(figures: Sequence[Figure]) -> str:
-    head = ("", "figure", "limit", "reached")
-    rows = [head, *((one.what, one.seen, one.limit, REACHED[one.reached]) for one in figures)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = records.parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}")
     parser.add_argument("--target", type=Path, default=DEMO / "target")
     parser.add_argument("--draft", type=Path, default=DEMO / "draft")
@@ -916,11 +902,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, default=SWEEPS, help="of prediction and choice; large models take minutes"
     )
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.parts if name not in PARTS]
-    if unknown:
-        parser.error(f"no part {', '.join(unknown)}: take any of {', '.join(PARTS)}")
-    return chosen
+    found = parser.parse_args()
+    found.parts = records.chosen(parser, found.parts, list(PARTS))
+    return found
 
 
 def main() -> None:
@@ -929,19 +913,9 @@ def main() -> None:
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     print(f"{timing.software()}, torch {torch.__version__}, {torch.get_num_threads()} threads{load}")
     print(f"target {chosen.target}, draft {chosen.draft}, prompts {chosen.prompts}")
-    missed = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(chosen.target, chosen.draft, chosen.prompts, chosen.prompts_count, Path(folder), chosen.rounds)
-        for name in [name for name in PARTS if name in (chosen.parts or PARTS)]:
-            begun = time.perf_counter()
-            told = PARTS[name](bench)
-            print(f"\n{name}: {(PARTS[name].__doc__ or '').strip().splitlines()[0]}\n")
-            print(textwrap.indent(table(told.figures), "  "))
-            for note in told.notes:
-                print(textwrap.fill(note, 118, initial_indent="  ", subsequent_indent="    "))
-            print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
-            missed += [f"{name}: {one.what}" for one in told.figures if one.reached is False]
-    print(f"\n{len(missed)} missed" + "".join(f"\n  {one}" for one in missed))
+        records.run({name: partial(PARTS[name], bench) for name in chosen.parts}, chosen.keep)
 
 
 if __name__ == "__main__":

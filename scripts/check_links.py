@@ -111,6 +111,8 @@ def main() -> int:
     parser.add_argument("site", type=Path)
     parser.add_argument("--external", action="store_true", help="also ask for the addresses outside")
     asked = parser.parse_args()
+    if not asked.site.is_dir():
+        parser.error(f"{asked.site} is no folder: `make docs` builds the site")
     site = Site(asked.site)
     outside = site.outside()
     listed = asked.site.parent / "external-links.txt"

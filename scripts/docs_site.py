@@ -8,6 +8,7 @@ by themselves, and of a console's block the typed lines stand out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from os.path import normpath, relpath
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
@@ -24,6 +27,7 @@ from reference import CATALOGUE
 from draftpick.catalog import load
 
 ROOT = Path(__file__).parent.parent
+LOG = get_plugin_logger("docs_site")
 OUTSIDE = "project/"
 """The folder of the site that stands for the repository's root."""
 ALWAYS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -68,7 +72,22 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         first = re.split(r"^## ", readme, maxsplit=1, flags=re.MULTILINE)[0].partition("\n")[2].strip()
         markdown = INSTEAD.sub("\n", markdown.replace(FIRST_PART, _moved(first, ROOT / "README.md", page)))
-    return _moved(markdown, _source(page), page)
+    # Python-Markdown reads no Markdown within HTML unless it is told to.
+    return re.sub("^<details>", '<details markdown="1">', _moved(markdown, _source(page), page), flags=re.MULTILINE)
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Warns, which fails a strict build, where the site reads a page otherwise than GitHub does."""
+    theirs, ours = _parts(MarkdownIt("commonmark").enable("table").render(page.markdown or "")), _parts(html)
+    if theirs != ours:
+        changed = {tag: (theirs[tag], ours[tag]) for tag in theirs | ours if theirs[tag] != ours[tag]}
+        LOG.warning("%s is read otherwise than on GitHub (there, here): %s", page.file.src_uri, changed)
+    return html
+
+
+def _parts(html: str) -> Counter[str]:
+    """How many there are of what readers of Markdown differ in."""
+    return Counter(re.findall(r"<(li|td|h[1-6]|strong|em|blockquote|table)\b", html))
 
 
 def _source(page: Page) -> Path:

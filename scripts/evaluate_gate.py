@@ -7,21 +7,22 @@ points of acceptance.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import records
 from bench_probe import DEMO, pool
+from records import Figure, Told
 
 from draftpick.catalog import load as load_catalog
 from draftpick.gate_file import BaselineFile, BaselineRow, GateFile, PairRow, Policy, PolicyFile
@@ -57,8 +58,8 @@ class Made(NamedTuple):
     draft: ModelProfile
 
 
-def made(folder: Path) -> Made:
-    """Measure the pool, and disturb the draft until it has lost LOSS."""
+def made(folder: Path) -> tuple[Made, str]:
+    """The pool measured and the draft disturbed until it has lost LOSS; and a sentence about both."""
     asked = pool(prompts.read(DEMO / "prompts.jsonl"))
     files = [ModelFiles(name, DEMO / name, {"id": name}) for name in ("target", "draft")]
     budget = Budget(len(asked), 0.0, most_prompts=len(asked), fixed=True)
@@ -70,11 +71,16 @@ def made(folder: Path) -> Made:
     outcome = probe.run()
     catalog = load_catalog(None)
     target, draft = (resolve(str(DEMO / name), catalog, offline=True)._replace(id=name) for name in ("target", "draft"))
-    return Made(outcome, outcome.rows, disturbed(probe.drafts[0], outcome.rows), target, draft)
+    worse, scale = disturbed(probe.drafts[0], outcome.rows)
+    about = (
+        f"{len(outcome.rows)} prompts in the pool, whose acceptance rate is {rate(outcome.rows):.3f}, and "
+        f"{rate(worse):.3f} with weights disturbed by {scale:.3f} σ; in brackets the exact 95 % interval."
+    )
+    return Made(outcome, outcome.rows, worse, target, draft), about
 
 
-def disturbed(draft: local.LocalModel, rows: Sequence[Row]) -> list[Row]:
-    """What the draft makes of the same answers once noise in its weights has cost it LOSS of acceptance."""
+def disturbed(draft: local.LocalModel, rows: Sequence[Row]) -> tuple[list[Row], float]:
+    """What the draft makes of the same answers once noise in its weights has cost it LOSS, and how much noise."""
     import torch
 
     before = rate(rows)
@@ -91,8 +97,7 @@ def disturbed(draft: local.LocalModel, rows: Sequence[Row]) -> list[Row]:
         low, high = (scale, high) if lost < LOSS else (low, scale)
         if abs(lost - LOSS) < 0.001:
             break
-    print(f"acceptance rate of the pool: {before:.3f}, and {rate(found):.3f} with weights disturbed by {scale:.3f} σ")
-    return found
+    return found, scale
 
 
 def read_again(draft: local.LocalModel, rows: Sequence[Row]) -> list[Row]:
@@ -226,24 +231,28 @@ def shares(gate: Gate, measured: Made, size: int, runs: int) -> dict[str, Share]
     return {name: Share(count, runs) for name, count in failed.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    runs = parser.parse_args().runs
+def gate(runs: int) -> Told:
+    """How often a gate fails a pair that did not change, and one that lost ten points of acceptance."""
     memory = Path("/dev/shm")
+    figures = []
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
         folder = Path(name)
-        begun = time.perf_counter()
-        measured = made(folder)
-        print(f"{len(measured.sound)} prompts in the pool ({time.perf_counter() - begun:.0f} s)")
-        gate = Gate(folder, measured)
+        measured, about = made(folder)
+        judged = Gate(folder, measured)
         for size in SIZES:
-            begun = time.perf_counter()
-            for what, share in shares(gate, measured, size, runs).items():
-                limit = "at most 2 %" if what.startswith("unchanged") else "at least 95 %"
+            for what, share in shares(judged, measured, size, runs).items():
+                wanted = "at most 2 %" if what.startswith("unchanged") else "at least 95 %"
                 reached = share.failed <= 0.02 * runs if what.startswith("unchanged") else share.failed >= 0.95 * runs
-                print(f"{size} prompts, {what}: {share} fail; {limit}: {'reached' if reached else 'MISSED'}")
-            print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
+                figures.append(Figure(f"{size} prompts, {what}: runs that fail", str(share), wanted, reached))
+                print(f"  {figures[-1].what}: {share}", file=sys.stderr, flush=True)
+    return Told(figures, [about])
+
+
+def main() -> None:
+    parser = records.parser(__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    options = parser.parse_args()
+    records.run({"gate": partial(gate, options.runs)}, options.keep)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ build/eval-served. Exits 1 where a limit is missed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -21,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_probe import DEMO, ROOT, Figure, logit_gaps, table
+import records
+from bench_probe import DEMO, logit_gaps
+from records import ROOT, Figure, Told
 from test_engines import environment, until_ready
 
 from draftpick.probing import local, result, trace
@@ -354,14 +356,22 @@ DEMO_PAIR = (Model(DEMO / "target"), Model(DEMO / "draft"))
 DEMO_PROMPTS = ("--prompts", str(DEMO / "prompts.jsonl"), "--max-new-tokens", "96")
 
 
-def demo(setting: Setting, folder: Path) -> list[Figure]:
+def fresh(name: str) -> Path:
+    """An empty folder for a part."""
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def demo(setting: Setting) -> Told:
     """The pair that comes with draftpick, greedy text."""
-    return greedy(setting, folder, DEMO_PAIR, *DEMO_PROMPTS)
+    return Told(greedy(setting, fresh("demo"), DEMO_PAIR, *DEMO_PROMPTS))
 
 
-def sampled(setting: Setting, folder: Path) -> list[Figure]:
+def sampled(setting: Setting) -> Told:
     """The same pair, sampled text: acceptance by what the servers tell, and by the models here on the same tokens."""
-    heats = (1.0, 0.7)
+    heats, folder = (1.0, 0.7), fresh("sampled")
     asked = [word for heat in heats for word in ("--temperature", f"{heat:g}")]
     with serving(setting, DEMO_PAIR, folder) as urls:
         served = named(traced(folder / "served.json", *addresses(urls), *DEMO_PROMPTS, *asked).rows)
@@ -370,7 +380,7 @@ def sampled(setting: Setting, folder: Path) -> list[Figure]:
     for heat in heats:
         rows = [row for row in served if row.temperature == heat]
         figures += at_heat(DEMO_PAIR[1].name, heat, rows, read_here(models, rows, Sampling(heat)))
-    return figures
+    return Told(figures)
 
 
 def at_heat(draft: str, heat: float, served: Sequence[Row], here: Sequence[Row]) -> Iterator[Figure]:
@@ -397,14 +407,15 @@ def _as_served(columns: DraftColumns) -> DraftColumns:
     return columns._replace(target_prob_of_top=None, overlap={})
 
 
-def real(setting: Setting, folder: Path) -> list[Figure]:
+def real(setting: Setting) -> Told:
     """SmolLM2-135M and a draft of its first 25 layers, on the first prompts that come with draftpick, greedy text."""
     models = (Model(REAL / "target"), Model(REAL / "draft-25"))
-    return greedy(setting, folder, models, "--num-prompts", "12", "--max-new-tokens", "64")
+    return Told(greedy(setting, fresh("real"), models, "--num-prompts", "12", "--max-new-tokens", "64"))
 
 
-def half(setting: Setting, folder: Path) -> list[Figure]:
+def half(setting: Setting) -> Told:
     """SmolLM2-135M and itself in bfloat16, which each software rounds in its own way."""
+    folder = fresh("half")
     copy = folder / "target-bfloat16"
     copy.symlink_to(REAL / "target", target_is_directory=True)
     models = (Model(REAL / "target"), Model(copy, "bfloat16"))
@@ -413,20 +424,23 @@ def half(setting: Setting, folder: Path) -> list[Figure]:
         served = named(traced(folder / "served.json", *addresses(urls), *asked).rows)
     ours = loaded(models)
     again = read_here(ours, served)
-    return [_of_target(served, again), *reading(ours[copy.name], served, again)]
+    return Told([_of_target(served, again), *reading(ours[copy.name], served, again)])
 
 
-def foreign(setting: Setting, folder: Path) -> list[Figure]:
+def foreign(setting: Setting) -> Told:
     """Drafts of another tokenizer, which must be refused by what servers say alone."""
+    folder = fresh("foreign")
     swapped = swapped_draft(folder / "swapped")
     models = (DEMO_PAIR[0], Model(swapped), Model(REAL / "target"))
     few = ("--prompts", str(DEMO / "prompts.jsonl"), "--num-prompts", "8", "--max-new-tokens", "32")
     with serving(setting, models, folder) as urls:
-        return [
-            refused("two tokens of its tokenizer swapped", folder / "1.json", [urls[0], urls[1]], few),
-            refused("a larger vocabulary", folder / "2.json", [urls[0], urls[2]], few),
-            refused("a smaller vocabulary", folder / "3.json", [urls[2], urls[0]], few),
-        ]
+        return Told(
+            [
+                refused("two tokens of its tokenizer swapped", folder / "1.json", [urls[0], urls[1]], few),
+                refused("a larger vocabulary", folder / "2.json", [urls[0], urls[2]], few),
+                refused("a smaller vocabulary", folder / "3.json", [urls[2], urls[0]], few),
+            ]
+        )
 
 
 def swapped_draft(folder: Path) -> Path:
@@ -447,7 +461,7 @@ def refused(what: str, output: Path, urls: Sequence[str], words: Sequence[str]) 
     return Figure(f"draft with {what}", f"exit {done.returncode}: {said[-400:]}", "exit 3", done.returncode == 3)
 
 
-PARTS: Mapping[str, Callable[[Setting, Path], list[Figure]]] = {
+PARTS: Mapping[str, Callable[[Setting], Told]] = {
     "demo": demo,
     "sampled": sampled,
     "real": real,
@@ -458,26 +472,19 @@ PARTS: Mapping[str, Callable[[Setting, Path], list[Figure]]] = {
 
 def main() -> int:
     """Run the parts asked for, or all; 1 where a limit is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = records.parser(__doc__)
     parser.add_argument("environment", type=Path, metavar="ENVIRONMENT")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}")
     parser.add_argument("--port", type=int, default=8150, help="the first of up to three (default: 8150)")
-    chosen = parser.parse_args()
-    if unknown := [name for name in chosen.parts if name not in PARTS]:
-        parser.error(f"no part {', '.join(unknown)}: take any of {', '.join(PARTS)}")
+    options = parser.parse_args()
     # So that servers end with this process whoever ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    missed = 0
-    for name in [name for name in PARTS if name in (chosen.parts or PARTS)]:
-        begun, folder = time.perf_counter(), OUT / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        print(f"{name}: {(PARTS[name].__doc__ or '').strip()}", flush=True)
-        figures = PARTS[name](Setting(chosen.environment.resolve(), chosen.port), folder)
-        print(f"\n{table(figures)}\n  ({time.perf_counter() - begun:.0f} s)\n", flush=True)
-        missed += sum(one.reached is False for one in figures)
-    print(f"{missed} missed")
-    return 1 if missed else 0
+    setting = Setting(options.environment.resolve(), options.port)
+    parts = records.chosen(parser, options.parts, list(PARTS))
+    found = records.run({name: partial(PARTS[name], setting) for name in parts}, None)
+    if options.keep is not None:
+        records.keep(options.keep, records.joined("served", found))
+    return 1 if any(figure.reached is False for one in found for figure in one.told.figures) else 0
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 
 from draftpick import replay
 from draftpick.catalog import Catalog
+from draftpick.counters import FAMILIES
 from draftpick.launch import Wanted, launch
-from draftpick.observe import FAMILIES, observe
+from draftpick.observe import observe
 from draftpick.probing import trace
 from draftpick.scrape import Scrape, parse
 
@@ -84,8 +85,7 @@ class Told(NamedTuple):
 def check(folder: Path, catalog: Catalog) -> int:
     """Print what was asked and answered; the number of answers that were not expected."""
     place = Place(folder / "llama" / "build" / "bin", folder / "llama" / "pair", catalog)
-    convert = [sys.executable, str(SCRIPTS / "demo_gguf.py"), str(folder / "llama" / "llama.cpp"), str(place.pair)]
-    subprocess.run(convert, check=True, stderr=subprocess.DEVNULL)
+    convert(folder / "llama", place.pair)
     with tempfile.TemporaryDirectory() as made:
         rows = probed(Path(made) / "probe.json")
     wrong = vocabulary(place)
@@ -94,27 +94,56 @@ def check(folder: Path, catalog: Catalog) -> int:
         wrong += asked(place, f"draft_model, k = {k}", place.line("draft_model", k), rows, k=k)
     for k in (3, 8):
         wrong += asked(place, f"ngram, k = {k}", place.line("ngram", k), rows)
-    return wrong + undrafted(place, rows[:8]) + refused(place) + served(place, rows)
+    return wrong + undrafted(place, rows[:8]) + refused(place) + served(place)
 
 
-def served(place: Place, rows: Sequence[trace.Row]) -> int:
-    """Probe the pair through two servers; 1 where text or matches are not those of the probe here."""
+def convert(llama: Path, pair: Path, *which: str) -> None:
+    """Write a pair as GGUF files, with the converter of llama.cpp that lies in `llama`."""
+    words = [sys.executable, str(SCRIPTS / "demo_gguf.py"), str(llama / "llama.cpp"), str(pair), *which]
+    subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
+
+
+class Agreement(NamedTuple):
+    """A probe through servers beside one of the same models here."""
+
+    alike: int
+    """Positions at which the draft's first choice is the same, as far as the texts are."""
+    positions: int
+    gaps: Sequence[float]
+    """How far apart two logits lie where a text parts from the one written here."""
+    texts: int
+
+    @property
+    def right(self) -> bool:
+        return self.alike >= 0.995 * self.positions and max(self.gaps, default=0.0) <= NEAR_TIE
+
+
+def agreement(place: Place) -> Agreement:
+    """Probe the pair through two servers and here."""
     files = [shlex.join(["llama-server", "-m", str(place.pair / name)]) for name in ("target.gguf", "draft.gguf")]
-    with tempfile.TemporaryDirectory() as made, serving(place, files[0]) as target, serving(place, files[1]) as draft:
-        there = probed(Path(made) / "probe.json", "--target-url", target, "--draft-url", draft)
+    with tempfile.TemporaryDirectory() as made:
+        rows = probed(Path(made) / "here.json")
+        with serving(place, files[0]) as target, serving(place, files[1]) as draft:
+            there = probed(Path(made) / "there.json", "--target-url", target, "--draft-url", draft)
     by_prompt = {row.prompt: row for row in there}
     alike = [alike_until(by_prompt[here.prompt], here) for here in rows]
-    gaps = [here.gap[until] for here, until in zip(rows, alike, strict=True) if here.gap and until < len(here.tokens)]
     tops = [
         one == other
         for here, until in zip(rows, alike, strict=True)
         for one, other in zip(first_choices(by_prompt[here.prompt], until), first_choices(here, until), strict=True)
     ]
-    right = sum(tops) >= 0.995 * len(tops) and max(gaps, default=0.0) <= NEAR_TIE
+    gaps = [here.gap[until] for here, until in zip(rows, alike, strict=True) if here.gap and until < len(here.tokens)]
+    return Agreement(sum(tops), len(tops), gaps, len(rows))
+
+
+def served(place: Place) -> int:
+    """Probe the pair through two servers; 1 where text or matches are not those of the probe here."""
+    found = agreement(place)
     return said(
-        right,
-        f"probe through two servers: the draft's first choice as here in {sum(tops)} of {len(tops)} positions; "
-        f"{len(gaps)} of {len(rows)} texts part, where two logits lie {[round(gap, 4) for gap in gaps]} apart",
+        found.right,
+        f"probe through two servers: the draft's first choice as here in {found.alike} of {found.positions} positions; "
+        f"{len(found.gaps)} of {found.texts} texts part, where two logits lie {[round(gap, 4) for gap in found.gaps]} "
+        "apart",
     )
 
 

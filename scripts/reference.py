@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from draftpick import choices, observe, speedup
+from draftpick import choices, counters, speedup
 from draftpick.catalog import Catalog, load, packed_folder
 from draftpick.choices import Choice, choices_of
 from draftpick.cli import application
@@ -201,11 +201,11 @@ def _argument(one: Any) -> str:
 
 def _option(one: Any) -> list[str]:
     spelled = [f"`{name}`" for name in (*one.opts, *one.secondary_opts)]
-    default = one.default
-    shown = "" if default in (None, False, (), []) else code(getattr(default, "value", default))
-    help = one.help or ""
+    help, _, told = (one.help or "").partition(" Default: ")
+    default = code(getattr(one.default, "value", one.default)) if one.default not in (None, False, (), []) else ""
     many = " Repeat for several." if one.multiple and "repeat" not in help.lower() else ""
-    return [", ".join(spelled), _values(one), shown, f"{help}{many}".replace("|", "\\|")]
+    row = (told.rstrip(".") or default, f"{help}{many}")
+    return [", ".join(spelled), _values(one), *(cell.replace("|", "\\|") for cell in row)]
 
 
 def _values(one: Any) -> str:
@@ -286,7 +286,7 @@ _TABLES: tuple[tuple[str, str, Sequence[Choice]], ...] = (
     ("Acceptance", "What the estimate from published measurements assumes.", choices.PRIOR_TABLE),
     ("Probe", "How long a probe goes on, and what makes its figures doubtful.", choices.PROBE_TABLE),
     ("Gate", "What is taken for worse where a policy does not say.", choices.GATE_TABLE),
-    ("Servers", "When counters of a running server decide.", observe.CHOICES),
+    ("Servers", "When counters of a running server decide.", counters.CHOICES),
     (
         "Memory",
         "What a budget takes for granted; `name.engine` or `name.vendor` goes before `name`.",

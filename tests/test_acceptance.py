@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import NormalDist
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,16 +15,22 @@ from draftpick.acceptance import (
     ESTRANGED,
     Drafting,
     basis,
+    bits_of,
     drafting_of,
     estrangement,
     expected_step,
+    features,
     fitted,
+    logistic,
     met_rate,
     prior,
     rate_for,
+    translates,
 )
 from draftpick.assess import relate
 from draftpick.errors import UsageError
+from draftpick.models.profile import Lineage, ModelProfile
+from draftpick.models.tokenizer import Fingerprint, Relation
 from draftpick.pair import Pair, Proposal, Setting
 
 KNOWN = catalog.load()
@@ -256,6 +264,293 @@ def test_a_length_that_is_asked_for_wins() -> None:
     assert drafting_of(KNOWN.engine("transformers"), 5).num_spec_tokens == 5
 
 
+# ------------------------------------------------------------------------------------------------- by their definition
+
+
+def sure_by_definition(rate: float, own_rate: float, drafting: Drafting, temperature: float) -> tuple[float, float]:
+    """Chances that a token is sure, and that a sure one is accepted, over a fine grid of top probabilities."""
+    believed = own_rate ** PLAIN["rate"]["belief"]
+    certain = believed**1.5
+    mean = (believed - certain) / (1 - certain)
+    tops = [((place + 0.5) / 50_000) ** ((1 - mean) / mean) for place in range(50_000)]
+    greedy = sum(top > drafting.threshold for top in tops) / 50_000
+    sampled = sum(top for top in tops if top > drafting.threshold) / 50_000
+    heat = min(temperature, 1.0) if drafting.samples else 0.0
+    sure = certain + (1 - certain) * (greedy + heat * (sampled - greedy))
+    return sure, rate + PLAIN["rate"]["insight"] * (min(1.0, rate / sure) - rate)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(
+    ("rate", "own_rate", "k", "threshold", "samples", "temperature"),
+    [
+        pytest.param(0.7, 0.7, 1, 0.4, False, 0.0, id="one token"),
+        pytest.param(0.7, 0.7, 5, 0.4, False, 1.0, id="greedy, whatever the temperature"),
+        pytest.param(0.3, 0.7, 5, 0.4, False, 0.0, id="sure of itself and wrong"),
+        pytest.param(0.7, 0.7, 5, 0.4, True, 0.5, id="sampled at half the temperature"),
+        pytest.param(0.7, 0.7, 5, 0.4, True, 1.0, id="sampled"),
+        pytest.param(0.7, 0.7, 5, 0.4, True, 2.0, id="hotter than one counts as one"),
+        pytest.param(0.6, 0.4, 12, 0.9, True, 1.0, id="strict"),
+    ],
+)
+def test_a_confidence_stop_by_its_definition(
+    keeps: bool, rate: float, own_rate: float, k: int, threshold: float, samples: bool, temperature: float
+) -> None:
+    drafting = Drafting(k, "confidence", threshold, keeps, samples)
+    sure, hits = sure_by_definition(rate, own_rate, drafting, temperature)
+    tau, drafted, passes = 1.0, 0.0, 0.0
+    for place in range(k):
+        passes += sure**place
+        drafted += sure**place if keeps else sure ** (place + 1)
+        tau += (sure * hits) ** place * (rate if keeps else sure * hits)
+    step = expected_step(rate, drafting, temperature, own_rate=own_rate, model=PLAIN)
+    assert step == pytest.approx((tau, drafted, passes), rel=2e-4)
+    if own_rate == rate:
+        assert step == expected_step(rate, drafting, temperature, model=PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("rate", "drafted"),
+    [
+        pytest.param(0.7, math.log(3) / -math.log(0.7), id="where full hits are one in three"),
+        pytest.param(0.2, 1.0, id="never fewer than one"),
+        pytest.param(0.99, 30.0, id="never more than it grows to"),
+        pytest.param(0.0, 1.0, id="never right"),
+        pytest.param(1.0, 5.0, id="always right"),
+    ],
+)
+def test_where_the_heuristic_settles(rate: float, drafted: float) -> None:
+    step = expected_step(rate, Drafting(5, "heuristic"))
+    length = (1 - rate ** (drafted + 1)) / (1 - rate) if rate < 1 else drafted + 1
+    assert step == pytest.approx((length, drafted, drafted))
+
+
+@pytest.mark.parametrize(("rate", "fade", "k"), [(0.6, 0.9, 1), (0.6, 0.9, 4), (1.0, 0.5, 3), (0.0, 0.5, 3)])
+def test_rates_that_fade_within_a_block(rate: float, fade: float, k: int) -> None:
+    length = 1 + sum(math.prod(rate * fade**place for place in range(upto + 1)) for upto in range(k))
+    assert expected_step(rate, Drafting(k, fade=fade)) == pytest.approx((length, k, k))
+
+
+@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_without_a_threshold_a_confidence_stop_never_stops(rate: float, k: int) -> None:
+    assert expected_step(rate, Drafting(k, "confidence")) == expected_step(rate, Drafting(k))
+
+
+def models(ours: dict[str, Any], theirs: dict[str, Any], engine: str = "vllm", **setting: Any) -> Pair:
+    """A 40B target with a 1B draft of one family, as nobody published them."""
+    common: dict[str, Any] = {"origin": "folder", "family": "Toy", "generation": "1", "dtype": "bfloat16"}
+    target = ModelProfile(**{"id": "maker/Toy-40B", **common, "params_total": 40_000_000_000, **ours})
+    draft = ModelProfile(**{"id": "maker/Toy-1B", **common, "params_total": 1_000_000_000, **theirs})
+    relation = Relation(kind="identical", verified=True, reason="compared")
+    return Pair(
+        target,
+        Proposal("draft_model", "given", draft),
+        Setting(engine=KNOWN.engine(engine))._replace(**setting),
+        relation,
+    )
+
+
+PLAIN_FACTS = {"constant": 1.0, "draft size": 0.0, "size ratio": math.log(4), "quantisation": 2 * 10 * 2.0**-16}
+
+
+@pytest.mark.parametrize(
+    ("pair", "asked", "changes"),
+    [
+        pytest.param(models({}, {}), (), {"other origin": 0.05}, id="as they are"),
+        pytest.param(
+            models({}, {"params_text": 2 * 10**9}),
+            (),
+            {"draft size": math.log(2), "size ratio": math.log(2)},
+            id="text",
+        ),
+        pytest.param(
+            models({"params_active": 2_500_000_000}, {}), (), {"size ratio": 0.0}, id="sparse: between all and active"
+        ),
+        pytest.param(
+            models({"params_total": 1000}, {}), (), {"size ratio": math.log(1 / 10)}, id="never below one to one"
+        ),
+        pytest.param(models({"variant": "reasoning"}, {}), (), {"reasoning target": 1.0}, id="reasoning"),
+        pytest.param(models({"variant": "base"}, {}), (), {"base target": 1.0}, id="base"),
+        pytest.param(models({}, {}), ("code",), {"code": 1.0}, id="a workload"),
+        pytest.param(
+            models({}, {"variant": "coder-instruct"}),
+            ("chat",),
+            {"chat": 1.0, "coder on other ground": 1.0},
+            id="coder",
+        ),
+        pytest.param(models({}, {"variant": "coder-instruct"}), ("code",), {"code": 1.0}, id="coder for code"),
+        pytest.param(models({}, {"variant": "coder-instruct"}), ("math",), {"math": 1.0}, id="coder for mathematics"),
+        pytest.param(models({}, {"variant": "coder-instruct"}), (), {}, id="coder, not known for what"),
+        pytest.param(models({}, {}), (None, 0.7), {"temperature, greedy draft": 0.7}, id="temperature"),
+        pytest.param(
+            models({}, {}), (None, 9.0), {"temperature, greedy draft": 1.5}, id="hotter than anything published"
+        ),
+        pytest.param(
+            models({}, {}, "transformers"), (None, 0.7), {"temperature, sampled draft": 0.7}, id="a draft that samples"
+        ),
+        pytest.param(
+            models({}, {}, quantization="int4"),
+            (),
+            {"quantisation": 10 * (2.0**-4 + 2.0**-16)},
+            id="asked of the target",
+        ),
+        pytest.param(
+            models({}, {"quantization": "gguf-q8_0"}),
+            (),
+            {"quantisation": 10 * (2.0**-8.5 + 2.0**-16)},
+            id="a stored copy",
+        ),
+        pytest.param(models({"dtype": None}, {"dtype": None}), (), {"quantisation": 0.0}, id="formats not known"),
+        pytest.param(
+            models({}, {"made_for": ("maker/Toy-40B",)}),
+            (),
+            {"made for the target": 1.0, "made for others": None},
+            id="for it",
+        ),
+        pytest.param(
+            models({"lineage": Lineage(base_model="maker/T", relation="quantized")}, {"made_for": ("maker/T",)}),
+            (),
+            {"made for the target": 1.0},
+            id="for what it is a copy of",
+        ),
+        pytest.param(
+            models({"lineage": Lineage(base_model="maker/T", relation="finetune")}, {"made_for": ("maker/T",)}),
+            (),
+            {"made for the target": None, "made for others": None},
+            id="for what it was tuned from",
+        ),
+        pytest.param(models({}, {"made_for": ("x/y",)}), (), {"made for others": 1.0}, id="for another"),
+        pytest.param(
+            models({}, {"generation": "2.5"}), (), {"other generation": 1.5, "other origin": None}, id="older"
+        ),
+        pytest.param(
+            models({}, {"generation": "9"}), (), {"other generation": 3, "other origin": None}, id="much older"
+        ),
+    ],
+)
+def test_the_facts_that_are_weighed(pair: Pair, asked: tuple[Any, ...], changes: dict[str, float | None]) -> None:
+    found = features(pair, *asked)
+    assert found is not None
+    weighed = {name: value for name, value in found.items() if name in {*PLAIN_FACTS, *changes}}
+    expected = {name: value for name, value in {**PLAIN_FACTS, **changes}.items() if value is not None}
+    assert weighed == pytest.approx(expected)
+    told = {name for name in found if name not in {*ESTRANGED, *PLAIN_FACTS}}
+    assert told <= {*changes}
+
+
+@pytest.mark.parametrize("missing", [{"params_total": None}, {"params_total": 0}])
+def test_without_a_size_nothing_is_weighed(missing: dict[str, Any]) -> None:
+    assert features(models(missing, {})) is None
+    assert features(models({}, missing)) is None
+
+
+def logit(rate: float) -> float:
+    return math.log(rate / (1 - rate))
+
+
+def test_the_prior_is_the_line_with_its_interval() -> None:
+    pair = models({}, {"lineage": Lineage(data="the same")})._replace()
+    pair = pair._replace(target=pair.target._replace(lineage=Lineage(data="the same")))
+    facts, known = features(pair, "code", 0.5), fitted()
+    assert facts is not None
+    assert not ESTRANGED & {*facts}
+    found, unsure = prior(pair, "code", 0.5), prior(pair._replace(relation=None), "code", 0.5)
+    assert found is not None
+    assert unsure is not None
+    line = sum(known["rate"].get(name, 0.0) * value for name, value in facts.items())
+    half = NormalDist().inv_cdf(0.9) * known["spread"]["rate"]
+    assert [logit(one) for one in found[:3]] == pytest.approx([line, line - half, line + half], abs=1e-4)
+    assert [logit(one) for one in unsure[:3]] == pytest.approx([line, line - 1.5 * half, line + 1.5 * half], abs=1e-4)
+    assert found.own_rate == found.rate
+    assert found.log_error == tuple(known["spread"]["speedup"])
+    assert unsure.log_error == tuple(1.5 * bound for bound in known["spread"]["speedup"])
+
+
+@pytest.mark.parametrize(
+    ("method", "workload", "row"),
+    [
+        ("eagle3", None, "any"), ("eagle3", "code", "code"), ("eagle3", "translation", "any"),
+        ("ngram", None, "any"), ("ngram", "code", "code"),
+    ],
+)  # fmt: skip
+def test_a_published_method_has_the_rate_of_its_row(method: str, workload: str | None, row: str) -> None:
+    pair = Pair(KNOWN.profile(TARGET), Proposal(method, "catalogue"), Setting())
+    known = fitted()["methods"][method][row]
+    found, hot = prior(pair, workload), prior(pair, workload, 9.0)
+    assert found is not None
+    assert hot is not None
+    assert (found.rate, found.low, found.high, found.drafted) == (
+        known["rate"], known["low"], known["high"], known["num_spec_tokens"],
+    )  # fmt: skip
+    colder = fitted()["rate"]["temperature, greedy draft"] * 1.5
+    assert [logit(one) for one in hot[:3]] == pytest.approx([logit(one) + colder for one in found[:3]])
+    told = basis(pair, workload)
+    assert told.rows == tuple(known["ids"])
+    assert (f" on {workload}: " in told.sentence) is (row != "any")
+    assert f"{known['rows']} published rows of {known['sources']} sources" in told.sentence
+
+
+def test_what_copies_from_the_texts_has_no_rate_of_its_own() -> None:
+    pair = Pair(KNOWN.profile(TARGET), Proposal("ngram", "catalogue"), Setting())
+    unpublished = {"chat", "code", "math", "translation"} - {*fitted()["methods"]["ngram"]}
+    assert unpublished
+    assert [prior(pair, workload) for workload in unpublished] == [None] * len(unpublished)
+
+
+def test_the_nearest_rows_are_the_same_models_first() -> None:
+    rows = fitted()["rows"]
+    row_id, target, draft = rows[0][:3]
+    told = basis(pair_of(target, draft))
+    assert told.rows[0] == row_id
+    assert len(told.rows) == 3
+    far = models({"params_total": 10**15}, {"params_total": 10**4})
+    assert basis(far).rows == ()
+    assert "none of them is near" in basis(far).sentence
+
+
+@pytest.mark.parametrize(
+    ("quantization", "dtype", "bits"),
+    [
+        ("fp16", None, 16.0), ("float16", None, 16.0), ("BF16", None, 16.0), ("bfloat16", None, 16.0),
+        ("none", None, 16.0), ("fp32", None, 32.0), ("F32", None, 32.0), ("float32", "bfloat16", 32.0),
+        ("q8_0", None, 8.5),
+        (None, "float32", 32.0), (None, None, None),
+    ],
+)  # fmt: skip
+def test_bits_of_formats(quantization: str | None, dtype: str | None, bits: float | None) -> None:
+    assert bits_of(quantization, dtype) == bits
+
+
+@pytest.mark.parametrize(("value", "share"), [(0.0, 0.5), (math.log(3), 0.75), (30.0, 1.0), (1e9, 1.0), (-1e9, 0.0)])
+def test_the_share_of_a_logit(value: float, share: float) -> None:
+    assert logistic(value) == pytest.approx(share, abs=1e-12)
+    assert 0 < logistic(value) < 1
+
+
+@pytest.mark.parametrize(
+    ("relation", "ours", "theirs", "translated"),
+    [
+        ("identical", "a", "b", False), ("different", "a", "a", True), ("extension", "a", "b", False),
+        ("unknown", "a", "b", True), ("unknown", "a", "a", False), ("unknown", "a", None, False),
+        (None, "a", "b", True),
+    ],
+)  # fmt: skip
+def test_which_drafts_are_translated(relation: Any, ours: str, theirs: str | None, translated: bool) -> None:
+    tokenizers = [Fingerprint(key=key, family=key) if key is not None else None for key in (ours, theirs)]
+    pair = models({"tokenizer": tokenizers[0]}, {"tokenizer": tokenizers[1]})
+    compared = Relation(kind=relation, verified=False, reason="r") if relation is not None else None
+    assert translates(pair._replace(relation=compared)) is translated
+
+
+def test_temperatures_that_can_be_asked_for() -> None:
+    pair = pair_of(TARGET, DRAFT)
+    assert rate(pair, None, 10.0) == rate(pair, None, 1.5) < rate(pair, None, 0.0)
+    assert rate(pair._replace(setting=pair.setting._replace(temperature=1.0))) == rate(pair, None, 1.0)
+    with pytest.raises(UsageError):
+        prior(pair, None, 10.1)
+
+
 # -------------------------------------------------------------------------------------------------------- the file
 
 
@@ -273,3 +568,8 @@ def test_the_fitted_file_is_small_and_one_fact_a_line() -> None:
     assert len(text) < 40_000
     assert max(map(len, text.splitlines())) < 300
     assert json.loads(text) == fitted()
+
+
+def test_a_stop_that_is_asked_for_has_no_threshold_of_its_own() -> None:
+    assert drafting_of(None, stop="confidence") == Drafting(5, "confidence", 0.0)
+    assert drafting_of(KNOWN.engine("transformers"), stop="fixed") == Drafting(20, "fixed", 0.0, True, True)

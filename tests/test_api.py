@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 from unittest import mock
 
 import numpy as np
@@ -21,6 +22,7 @@ from commands import Answer, environment, run
 import draftpick
 from draftpick import cli
 from draftpick.advice_file import AdviceFile
+from draftpick.errors import UsageError
 from draftpick.gate_file import GateFile
 from draftpick.option_values import PARAMETERS
 from draftpick.probe_file import ProbeFile
@@ -82,6 +84,55 @@ def test_options_are_named_and_described(name: str) -> None:
     described = draftpick.recommend.__doc__ or ""
     described += function.__doc__ or ""
     assert [one.name for one in others if f" {one.name}: " not in described and f"{one.name}," not in described] == []
+
+
+KINDS = {
+    "bool": "true or false",
+    "bool | None": "true or false",
+    "int | None": "a whole number",
+    "int | Sequence[int] | None": "a whole number",
+    "float | None": "a number",
+    "float | Sequence[float] | None": "a number",
+    "str | Sequence[str] | None": "a list of texts",
+    "str | Path | Sequence[str | Path] | None": "a text",
+}
+"""What the hint of a wrong value says, by type; of all others that a text is wanted."""
+NEEDED = {"recommend": {"target": TARGET}, "check": {"target": TARGET, "draft": DRAFT}}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_option_takes_is_what_its_type_says(name: str) -> None:
+    function = getattr(draftpick, name)
+    for one in inspect.signature(function).parameters.values():
+        with pytest.raises(draftpick.DraftpickError) as caught:
+            function(**{**NEEDED.get(name, {}), one.name: object()})
+        assert type(caught.value).__name__ == "UsageError"
+        assert "<object object" in caught.value.message
+        wanted = "a list of texts" if one.name == "draft_model" else KINDS.get(one.annotation, "a text")
+        assert caught.value.hint.startswith(f"give {wanted}"), one
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ranges_are_those_of_the_command(name: str) -> None:
+    taken = {parameter: option for option, parameter in PARAMETERS.items()}
+    hints = get_type_hints(getattr(cli, name), include_extras=True)
+    parsed = {one: hint.__metadata__[0] for one, hint in hints.items() if hasattr(hint, "__metadata__")}
+    for one, option in parsed.items():
+        if getattr(option, "parser", None) is None:
+            continue
+        with pytest.raises(UsageError) as by_command:
+            option.parser("-1")
+        with pytest.raises(UsageError) as by_call:
+            getattr(draftpick, name)(**NEEDED.get(name, {}), **{taken.get(one, one): -1})
+        assert (by_call.value.message, by_call.value.hint) == (by_command.value.message, by_command.value.hint)
+
+
+@pytest.mark.parametrize("name", ["recommend", "check", "plan"])
+def test_the_examples_are_true(name: str) -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(getattr(draftpick, name))
+    done = doctest.DocTestRunner().run(example)
+    assert done.failed == 0
+    assert done.attempted > 1
 
 
 # ---------------------------------------------------------------------- the same answers
@@ -164,9 +215,15 @@ def test_a_record_is_planned_as_its_file_is(probe_file: Path, monkeypatch: pytes
     assert len(draftpick.plan(record, policy="all").policies) == 5
 
 
-def test_a_record_without_its_trace_says_what_to_name(probe_file: Path, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("others", [False, True], ids=["no trace", "the trace of another probe"])
+def test_a_record_is_planned_without_its_trace(
+    probe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
     monkeypatch.chdir(tmp_path)
+    if others:
+        Path("probe.trace.jsonl").write_text("{}\n")
     record = ProbeFile.model_validate_json(probe_file.read_bytes())
+    assert draftpick.plan(record).candidates == draftpick.plan(probe_file).candidates
     with pytest.raises(draftpick.DraftpickError, match="trace is gone"):
         draftpick.plan(record, policy="all")
 
@@ -186,7 +243,10 @@ def test_a_probe_is_what_the_command_writes(probe_file: Path, tmp_path: Path) ->
     assert (probe_file.parent / "probe.trace.jsonl").is_file()
     asked = command_line(ProbeFile.model_validate(by_call).request)
     assert asked is not None
-    assert asked.startswith(f"draftpick probe {PAIR / 'target'} {PAIR / 'draft'} --max-new-tokens 24")
+    assert asked == (
+        f"draftpick probe {PAIR / 'target'} {PAIR / 'draft'} --prompts {PAIR / 'prompts.jsonl'} --num-prompts 36 "
+        "--max-new-tokens 24 --precision 0.0 --costs roofline"
+    )
 
 
 def test_the_trace_lies_where_one_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -907,6 +907,7 @@ def test_the_driver_has_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def test_torch_and_transformers_are_imported_beside_a_torch_npu_without_cann(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "torch_npu").mkdir()
     (tmp_path / "torch_npu" / "__init__.py").write_text(f"{NEEDS_CANN}def _autoload(): pass\n")
     described = tmp_path / "torch_npu-2.13.0.dist-info"

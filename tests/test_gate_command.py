@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from draftpick.gate_file import BaselineRow, PromptSums, read_baseline
 from draftpick.gating.baseline import difference_of
-from draftpick.probe_file import IntervalRecord
+from draftpick.probe_file import IntervalRecord, read_probe
 from draftpick.toml_file import Lines, tomllib
 
 DEMO = Path(__file__).parents[1] / "catalog" / "demo"
@@ -150,6 +150,92 @@ def test_defaults_hold_for_pairs_that_do_not_say_otherwise(sound: Path, tmp_path
     _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1", top=top))
     assert checks["acceptance_rate"]["threshold"] == 0.1
     assert checks["score"]["threshold"] == 1.0
+
+
+def test_each_check_carries_its_figures(sound: Path, tmp_path: Path) -> None:
+    """What was found, the bound that was compared, and what was asked for; at that very figure a pair passes."""
+    document = json.loads(placed(tmp_path, sound).read_text(encoding="utf-8"))
+    record = document["drafts"][0]
+    place = 'engine = "llama.cpp"\ndevice = "h100-80g"\nnum_spec_tokens = 3'
+    asked = {"min_score": 0.0, "min_coverage": 0.0, "min_acceptance_rate": 0.0, "min_mean_acceptance_length": 0.0}
+    lines = [f"{name} = {value}" for name, value in (asked | {"min_speedup": 0.0}).items()]
+    _, checks = gated(policy(tmp_path, *lines, "max_k_drift = 0", 'engine_verdict = "care"', pair=place))
+    found = {name: (one["value"], one["bound"], one["threshold"]) for name, one in checks.items()}
+    rate, length = record["acceptance_rate"], record["by_k"][3]
+    assert found["acceptance_rate"] == pytest.approx((rate["value"], rate["low"], 0.0))
+    lowest = length["mean_acceptance_length_low"]
+    assert found["mean_acceptance_length"] == pytest.approx((length["mean_acceptance_length"], lowest, 0.0))
+    assert found["score"][1:] == found["coverage"][1:] == (None, 0.0)
+    assert found["engine"][::2] == ("accepted", "care")
+    assert found["speedup"][1] < found["speedup"][0]
+    assert found["num_spec_tokens"][2] == 0.0
+    assert checks["num_spec_tokens"]["baseline"] == 3.0
+    assert found["findings"] == (None, None, "reject")
+    assert found["evidence"] == (64.0, None, None)
+    bounds = {
+        "min_score": found["score"][0],
+        "min_coverage": found["coverage"][0],
+        "min_acceptance_rate": found["acceptance_rate"][1],
+        "min_mean_acceptance_length": lowest,
+        "min_speedup": found["speedup"][1],
+    }
+    assert 0 < bounds["min_coverage"] < 1 < bounds["min_score"] < 100
+    for share, status, code in ((1.0, "passed", 0), (1.001, "failed", 1)):
+        answer, checks = gated(
+            policy(tmp_path, *(f"{name} = {value * share!r}" for name, value in bounds.items()), pair=place)
+        )
+        names = ("score", "coverage", "acceptance_rate", "mean_acceptance_length", "speedup")
+        assert [checks[name]["status"] for name in names] == [status] * 5
+        assert answer.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("lines", "pair", "check", "status", "said"),
+    [
+        ("must_fit = true", "", "memory", "missing", "names no device"),
+        ('engine_verdict = "care"', "", "engine", "missing", "names no engine"),
+        ('engine_verdict = "accepted"', 'engine = "llama.cpp"', "engine", "passed", ": accepted: "),
+        ('engine_verdict = "accepted"', 'engine = "mindie"', "engine", "failed", ": refused: "),
+        ("min_mean_acceptance_length = 1.0", "num_spec_tokens = 8", "mean_acceptance_length", "passed", "k = 8"),
+        (
+            "min_mean_acceptance_length = 1.0",
+            "num_spec_tokens = 9",
+            "mean_acceptance_length",
+            "missing",
+            "up to 8 tokens",
+        ),
+        ('fail_on = "reject"', "", "findings", "passed", "no rule rejects it"),
+        ('fail_on = "warn"', "", "findings", "failed", "target-size: "),
+        ('fail_on = "warn"\nallow = ["size-ratio"]', "", "findings", "failed", "target-size: "),
+        ('fail_on = "warn"\nallow = ["size-ratio", "target-size"]', "", "findings", "passed", "rejects it or warns"),
+    ],
+)
+def test_what_each_check_says(
+    sound: Path, tmp_path: Path, lines: str, pair: str, check: str, status: str, said: str
+) -> None:
+    placed(tmp_path, sound)
+    _, checks = gated(policy(tmp_path, lines, pair=pair))
+    assert (checks[check]["status"], said in checks[check]["reason"]) == (status, True), checks[check]
+
+
+def test_a_pair_is_measured_now(tmp_path: Path) -> None:
+    """The probe and its trace are put in their place whole, and the pair is judged by them."""
+    shutil.copy(DEMO / "prompts.jsonl", tmp_path / "asked.jsonl")
+    asked = 'probe = true\nprompts = "asked.jsonl"\nmax_new_tokens = 12\nnum_spec_tokens = 3'
+    answer, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.9", pair=asked))
+    assert (answer.exit_code, checks["acceptance_rate"]["status"]) == (1, "failed")
+    assert checks["evidence"]["value"] == 64.0
+    made = {"asked.jsonl", "pairs.toml", "probe.json", "probe.trace.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == made
+    probe = read_probe(tmp_path / "probe.json")
+    assert (probe.drafts[0].num_prompts, len(probe.drafts[0].by_k)) == (64, 9)
+    (tmp_path / "probe.json").unlink()
+    path = policy(tmp_path, "min_acceptance_rate = 0.1", pair=asked)
+    path.write_text(path.read_text(encoding="utf-8").replace('"probe.json"', '"nowhere/probe.json"'), encoding="utf-8")
+    answer, checks = gated(path)
+    assert (answer.exit_code, checks["evidence"]["status"]) == (3, "missing")
+    assert "create it first" in checks["evidence"]["reason"]
+    assert {path.name for path in tmp_path.iterdir()} == made - {"probe.json"}
 
 
 # ---------------------------------------------------------------------- evidence

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from draftpick import catalog
 from draftpick.choices import GGUF_BITS, MEMORY, MEMORY_TABLE, STORED_BITS
 from draftpick.errors import UsageError
-from draftpick.memory import (
-    Budget,
+from draftpick.memory import Budget, budget, draft_tensor_parallel_size
+from draftpick.models.profile import Experts, LatentAttention, ModelProfile
+from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
+from draftpick.sizes import (
     Cache,
-    budget,
     cache,
     cache_element_bytes,
-    draft_tensor_parallel_size,
     head_params,
     kv_bytes_per_token,
     medusa_params,
@@ -25,8 +25,6 @@ from draftpick.memory import (
     weight_bytes,
     weight_format,
 )
-from draftpick.models.profile import Experts, LatentAttention, ModelProfile
-from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
 
 GIB = 1 << 30
 CATALOG = catalog.load()
@@ -547,6 +545,7 @@ def test_the_memory_of_a_device(seen: int | None, said: int | None, expected: in
 def test_what_is_not_known_is_none_with_its_reason(change: dict[str, Any], part: str, said: str) -> None:
     found = budget(drafted(LARGE._replace(**change), SMALL), memory=64 * GIB)
     assert found.per_device_bytes._asdict()[part] is None
+    assert found.per_device_bytes.free is None
     assert found.fits is None
     assert found.max_num_seqs is None
     assert found.min_tensor_parallel_size is None
@@ -602,6 +601,8 @@ def test_impossible_values_are_refused(setting: dict[str, Any], options: dict[st
     with pytest.raises(UsageError) as caught:
         budget(drafted(LARGE, SMALL, **setting), **options)
     assert caught.value.hint
+    name = next(iter({**setting, **options}))
+    assert caught.value.message.startswith(f"{name} is " if name != "kv_cache_dtype" else "unknown KV cache type")
 
 
 # ---------------------------------------------------------------------- laws

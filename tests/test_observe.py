@@ -19,8 +19,14 @@ from markdown_it import MarkdownIt
 from misbehaving import page, serving
 from test_readme import BLOCK, shown
 
+from draftpick.counters import FAMILIES, Counts
 from draftpick.errors import InvalidFile, NotObservable, UsageError
-from draftpick.observe import FAMILIES, Counts, costs_from_numbers, length_at, observe, pays_below
+from draftpick.observe import (
+    costs_from_numbers,
+    length_at,
+    observe,
+    pays_below,
+)
 from draftpick.observe_file import ModelRow, ObservationFile
 from draftpick.report import observe as report
 from draftpick.report import saved

@@ -48,6 +48,11 @@ NOT_RUN = {
     ("docs/doctor.md", "draftpick doctor --offline --quiet"),
 }
 """Steps of the other pages that need what is not here; the page says what, in a comment before the block."""
+RECORDED = {
+    (name, "draftpick probe catalog/demo/target catalog/demo/draft --prompts catalog/demo/prompts.jsonl -o probe.json")
+    for name in ("README.md", "README.zh-CN.md")
+}
+"""Measurements that were recorded once, in blocks of text: they take long, or differ from run to run."""
 FOLLOWED = [page for page in PAGES if steps(page) and name_of(page) not in ELSEWHERE]
 TODAY = "2026-11-30"
 
@@ -101,6 +106,12 @@ def test_the_other_pages_are_followed_by_a_test_of_their_own(page: str, test: st
     if "walk_served" in source:
         source += (ROOT / "scripts" / "walk_served.py").read_text(encoding="utf-8")
     assert Path(page).name in source
+
+
+def test_what_is_recorded_is_known() -> None:
+    text = ((page, block.text) for page in PAGES for block in blocks(page) if block.language != "console")
+    typed_there = {(name_of(page), line[2:]) for page, lines in text for line in lines.splitlines() if line[:2] == "$ "}
+    assert typed_there == RECORDED
 
 
 def test_every_console_block_is_read_as_steps() -> None:

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from draftpick import replay
 from draftpick.probe_file import read_probe
+from draftpick.probing import command as command_of_probe
 from draftpick.probing import trace as traces
 from draftpick.probing.local import Sampling, generate, load, read_answers
 from draftpick.probing.timing import run_assisted
@@ -337,6 +338,8 @@ def test_a_trace_that_was_changed_is_refused(measured: Path, tmp_path: Path) -> 
 
 def test_recommend_measures_the_first_drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # The command has no option for it, and whole answers take a third of a minute.
+    monkeypatch.setattr(command_of_probe, "PROBE", {**command_of_probe.PROBE, "max-new-tokens": 24})
     answer = run("recommend", TARGET, "-d", DRAFT, "--probe", "--workload", "code", "--json", "--exit-zero", "-q")
     assert answer.exit_code == 0, answer.stderr
     found = answer.document

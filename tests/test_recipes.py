@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from commands import run
+from pages import Machine, steps
+from test_pages import printed, reason_not_to_run
 
 import draftpick.rules as rules
 from draftpick import doctor, machine
@@ -66,6 +68,7 @@ def test_every_recipe_is_followed_here() -> None:
         "A measurement",
         "A tokenizer",
         "A report format",
+        "A page",
         "A source of candidates",
     }
 
@@ -246,3 +249,19 @@ def test_a_tokenizer() -> None:
     for script in ("fingerprints.py", "collect_tokenizers.py"):
         assert f"scripts/{script}" in recipes()["A tokenizer"]
         compile((ROOT / "scripts" / script).read_text(encoding="utf-8"), script, "exec")
+
+
+def test_a_page(tmp_path: Path) -> None:
+    marks = re.findall(r"`<!-- (.+?) -->`", recipes()["A page"])
+    command = "draftpick plan --acceptance-rate 0.3 --draft-cost 0.34"
+    page = tmp_path / "page.md"
+    page.write_text(
+        "\n".join(f"<!-- {mark} -->\n```console\n$ {command}\n…\n```\n" for mark in marks), encoding="utf-8"
+    )
+    followed = {step.marks[0]: step for step in steps(page)}
+    assert list(followed) == marks
+    assert [reason_not_to_run(step) for step in followed.values()] == [None, None, "why"]
+    machine = Machine(tmp_path)
+    assert printed(followed["exit 1"], machine) == "…\n"
+    with pytest.raises(AssertionError, match=command):
+        printed(followed["numbers differ"], machine)

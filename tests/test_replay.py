@@ -15,16 +15,24 @@ from draftpick import intervals
 from draftpick import replay as rp
 from draftpick.errors import UsageError
 from draftpick.intervals import Sums
+from draftpick.lookup import Lookup, NgramLookup, SuffixLookup, prompt_lookup
 from draftpick.replay import (
     Acceptance,
     Answer,
-    FixedLength,
-    NgramLookup,
-    SuffixLookup,
     Trace,
     answer_from_matches,
 )
 from draftpick.speedup import StepTimes, mean_acceptance_length, step_times
+from draftpick.walks import (
+    BatchTable,
+    ConfidenceStop,
+    FixedLength,
+    HeuristicLength,
+    Policy,
+    RateRule,
+    walk,
+    walk_lookup,
+)
 
 LAW = settings(deadline=None, derandomize=True, max_examples=60)
 SAMPLED = Acceptance(sampled=True)
@@ -331,7 +339,7 @@ def test_independent_matches_give_the_closed_form(rate: float) -> None:
 def test_a_fixed_policy_is_the_replay(rows: list[list[bool]], k: int, first: int) -> None:
     trace = trace_of(*rows, first=first)
     replayed = rp.replay(trace, ks=[k, 8])[k]
-    walked = rp.walk(trace, FixedLength(k), horizon=8)
+    walked = walk(trace, FixedLength(k), horizon=8)
     assert walked.lengths.y.tolist() == replayed.lengths.y.tolist()
     assert walked.lengths.x.tolist() == replayed.lengths.x.tolist()
     assert walked.visible_steps.tolist() == replayed.visible_steps.tolist()
@@ -540,7 +548,7 @@ def test_few_prompts_or_tokens_are_of_low_confidence() -> None:
 # Policies.
 
 
-def lengths_of(policy: rp.Policy, outcomes: Sequence[Callable[[int], int]]) -> list[int]:
+def lengths_of(policy: Policy, outcomes: Sequence[Callable[[int], int]]) -> list[int]:
     policy.begin()
     lengths = [policy.length()]
     for outcome in outcomes:
@@ -565,23 +573,27 @@ def half(drafted: int) -> int:
     ("policy", "outcomes", "lengths"),
     [
         pytest.param(FixedLength(3), [everything, nothing], [3, 3, 3], id="fixed"),
-        pytest.param(rp.RateRule(), [everything] * 4, [5, 6, 7, 8, 8], id="rate rule rises to its most"),
-        pytest.param(rp.RateRule(), [nothing] * 4, [5, 4, 3, 2, 2], id="rate rule falls to its least"),
-        pytest.param(rp.RateRule(start=6), [half] * 3, [6, 6, 6, 6], id="rate rule stays between the bounds"),
-        pytest.param(rp.RateRule(window=1), [everything, nothing], [5, 6, 5], id="rate rule forgets"),
-        pytest.param(rp.HeuristicLength(5), [everything, nothing, half], [5, 7, 6, 5], id="heuristic"),
-        pytest.param(rp.HeuristicLength(2), [nothing] * 3, [2, 1, 1, 1], id="heuristic keeps one"),
-        pytest.param(rp.HeuristicLength(5, most=6), [everything], [5, 6], id="heuristic, bounded"),
-        pytest.param(rp.BatchTable([(1, 8, 4), (9, 64, 1)], 8), [nothing], [4, 4], id="batch table"),
-        pytest.param(rp.BatchTable([(1, 8, 4), (9, 64, 1)], 65), [nothing], [0, 0], id="beyond the batch table"),
+        pytest.param(RateRule(), [everything] * 4, [5, 6, 7, 8, 8], id="rate rule rises to its most"),
+        pytest.param(RateRule(), [nothing] * 4, [5, 4, 3, 2, 2], id="rate rule falls to its least"),
+        pytest.param(RateRule(start=6), [half] * 3, [6, 6, 6, 6], id="rate rule stays between the bounds"),
+        pytest.param(RateRule(window=1), [everything, nothing], [5, 6, 5], id="rate rule forgets"),
+        pytest.param(HeuristicLength(5), [everything, nothing, half], [5, 7, 6, 5], id="heuristic"),
+        pytest.param(HeuristicLength(2), [nothing] * 3, [2, 1, 1, 1], id="heuristic keeps one"),
+        pytest.param(HeuristicLength(5, most=6), [everything], [5, 6], id="heuristic, bounded"),
+        pytest.param(BatchTable([(1, 8, 4), (9, 64, 1)], 8), [nothing], [4, 4], id="batch table"),
+        pytest.param(BatchTable([(1, 8, 4), (9, 64, 1)], 65), [nothing], [0, 0], id="beyond the batch table"),
     ],
 )
-def test_policies(policy: rp.Policy, outcomes: list[Callable[[int], int]], lengths: list[int]) -> None:
+def test_policies(policy: Policy, outcomes: list[Callable[[int], int]], lengths: list[int]) -> None:
     assert lengths_of(policy, outcomes) == lengths
 
 
 def test_policies_begin_anew_unless_they_carry_over() -> None:
-    for policy, again in [(rp.RateRule(), 5), (rp.HeuristicLength(5, transient=True), 5), (rp.HeuristicLength(5), 9)]:
+    for policy, again in [
+        (RateRule(), 5),
+        (HeuristicLength(5, transient=True), 5),
+        (HeuristicLength(5), 9),
+    ]:
         lengths_of(policy, [everything] * 2)
         policy.begin()
         assert policy.length() == again
@@ -590,7 +602,7 @@ def test_policies_begin_anew_unless_they_carry_over() -> None:
 def test_an_adaptive_walk_by_hand() -> None:
     # 2 drafted, 2 hit → 4; 4 drafted, hit miss → 3; 3 drafted, miss → 2; 2 drafted, hit hit.
     trace = trace_of([True, True, False, True, False, False, True, True, True])
-    walked = rp.walk(trace, rp.HeuristicLength(2, most=4), horizon=4)
+    walked = walk(trace, HeuristicLength(2, most=4), horizon=4)
     assert walked.blocks[0] == {(2, 2): 1, (4, 4): 1, (3, 3): 1}
     assert walked.counts.tolist() == [[6, 3, 3, 9, 3]]
     assert walked.visible_steps.tolist() == [4]
@@ -619,8 +631,8 @@ def test_drawn_walks_predict_adaptive_speculative_sampling() -> None:
     world = World(6, likeness=0.8)
     size, answers = 60, 150
     trace = world.trace(world.text(np.random.default_rng(1), answers, size))
-    policy = rp.HeuristicLength(3, transient=True, most=16)
-    walked = rp.walk(trace, policy, SAMPLED, draws=10, seed=3)
+    policy = HeuristicLength(3, transient=True, most=16)
+    walked = walk(trace, policy, SAMPLED, draws=10, seed=3)
     real = real_heuristic_steps(world, size, answers, 4)
     drawn = walked.visible_steps / 10
     error = math.sqrt(real.var(ddof=1) / answers + drawn.var(ddof=1) / answers)
@@ -631,7 +643,7 @@ def test_drawn_walks_predict_adaptive_speculative_sampling() -> None:
 def test_drawn_walks_of_a_fixed_length_agree_with_the_expectation(rule: Acceptance) -> None:
     world = World(9)
     trace = world.trace(world.text(np.random.default_rng(2), 60, 60))
-    walked = rp.walk(trace, FixedLength(4), rule, draws=20, seed=1)
+    walked = walk(trace, FixedLength(4), rule, draws=20, seed=1)
     expected = rp.replay(trace, rule, [4])[4]
     assert apart(intervals.paired_difference(walked.lengths, expected.lengths, ONE_ERROR)) < 4
 
@@ -639,7 +651,7 @@ def test_drawn_walks_of_a_fixed_length_agree_with_the_expectation(rule: Acceptan
 def test_a_seed_gives_the_same_walk() -> None:
     world = World(9)
     trace = world.trace(world.text(np.random.default_rng(2), 5, 60))
-    one, other = (rp.walk(trace, rp.RateRule(), SAMPLED, draws=3, seed=7) for _ in range(2))
+    one, other = (walk(trace, RateRule(), SAMPLED, draws=3, seed=7) for _ in range(2))
     assert one.counts.tolist() == other.counts.tolist()
 
 
@@ -650,17 +662,17 @@ def confident(matches: Sequence[bool], confidence: Sequence[float]) -> Trace:
 @pytest.mark.parametrize(
     ("stop", "blocks"),
     [
-        pytest.param(rp.ConfidenceStop(0.4, keep=True), {(2, 2): 1, (4, 4): 1, (1, 1): 2}, id="kept"),
-        pytest.param(rp.ConfidenceStop(0.4, keep=False), {(2, 1): 2, (4, 4): 2, (4, 3): 1, (1, 0): 1}, id="dropped"),
-        pytest.param(rp.ConfidenceStop(0.0), {(4, 4): 3}, id="never"),
+        pytest.param(ConfidenceStop(0.4, keep=True), {(2, 2): 1, (4, 4): 1, (1, 1): 2}, id="kept"),
+        pytest.param(ConfidenceStop(0.4, keep=False), {(2, 1): 2, (4, 4): 2, (4, 3): 1, (1, 0): 1}, id="dropped"),
+        pytest.param(ConfidenceStop(0.0), {(4, 4): 3}, id="never"),
     ],
 )
-def test_confidence_stops_by_hand(stop: rp.ConfidenceStop, blocks: dict[tuple[int, int], int]) -> None:
+def test_confidence_stops_by_hand(stop: ConfidenceStop, blocks: dict[tuple[int, int], int]) -> None:
     trace = confident(
         [True, True, False, True, True, False, True, True, True, False, True, True, True],
         [0.9, 0.3, 0.9, 0.9, 0.9, 0.9, 0.3, 0.9, 0.2, 0.9, 0.9, 0.9, 0.9],
     )
-    walked = rp.walk(trace, FixedLength(4), stop=stop)
+    walked = walk(trace, FixedLength(4), stop=stop)
     assert sum(walked.blocks[0].values()) == walked.counts[0, 1]
     assert walked.drafted_is_estimate
     assert walked.blocks[0] == blocks
@@ -670,8 +682,8 @@ def test_under_a_confidence_stop_the_emitted_lengths_are_exact() -> None:
     world = World(12)
     tokens = world.text(np.random.default_rng(5), 40, 60)
     trace = world.trace(tokens)
-    stop = rp.ConfidenceStop(0.5)
-    walked = rp.walk(trace, FixedLength(6), stop=stop)
+    stop = ConfidenceStop(0.5)
+    walked = walk(trace, FixedLength(6), stop=stop)
     steps = np.zeros(40)
     for row in range(40):
         start, context = 0, np.array(0)
@@ -696,17 +708,17 @@ def test_under_a_confidence_stop_the_emitted_lengths_are_exact() -> None:
 
 def test_the_speed_up_of_a_walk_pays_for_every_kind_of_step() -> None:
     trace = trace_of([True, True, False, True, False, False, True, True, True])
-    walked = rp.walk(trace, rp.HeuristicLength(2, most=4), horizon=4)
+    walked = walk(trace, HeuristicLength(2, most=4), horizon=4)
     times = StepTimes(10, 2, 1, (10, 11, 12, 13, 14), 0.5)
     assert value(walked.speedup(times)) == pytest.approx(6 * 10 / (times.step(2) + times.step(3) + times.step(4)))
-    plain = rp.walk(trace, FixedLength(0))
+    plain = walk(trace, FixedLength(0))
     assert value(plain.speedup(times)) == 1
 
 
 @LAW
 @given(rows=st.lists(MATCHES, min_size=1, max_size=3), k=st.integers(1, 6), cost=st.floats(0, 1))
 def test_a_fixed_walk_gains_what_the_formula_says(rows: list[list[bool]], k: int, cost: float) -> None:
-    walked = rp.walk(trace_of(*rows), FixedLength(k))
+    walked = walk(trace_of(*rows), FixedLength(k))
     times = step_times(cost, 0.02)
     length, gain = walked.mean_acceptance_length(), walked.speedup(times)
     assert (length is None) == (gain is None)
@@ -725,7 +737,7 @@ def brute_ngram(context: list[int], min_n: int, max_n: int, k: int) -> list[int]
     return []
 
 
-def proposals(lookup: rp.Lookup, ids: list[int], k: int) -> Iterator[tuple[list[int], list[int]]]:
+def proposals(lookup: Lookup, ids: list[int], k: int) -> Iterator[tuple[list[int], list[int]]]:
     for end, proposal in enumerate(lookup.proposals(ids, 1, k), 1):
         yield ids[:end], list(proposal)
 
@@ -746,7 +758,7 @@ def test_ngram_lookup_is_the_definition(ids: list[int], sizes: tuple[int, int], 
 @LAW
 @given(ids=IDS, k=st.integers(1, 5))
 def test_prompt_lookup_is_cut_at_the_end_of_text(ids: list[int], k: int) -> None:
-    for context, proposal in proposals(rp.prompt_lookup(2, frozenset({2})), ids, k):
+    for context, proposal in proposals(prompt_lookup(2, frozenset({2})), ids, k):
         whole = brute_ngram(context, 1, 2, k)
         assert proposal == (whole[: whole.index(2)] if 2 in whole else whole)
 
@@ -812,7 +824,7 @@ def looked_up(prompt: list[int], tokens: list[int], first: int = 2) -> Trace:
 def test_a_lookup_walk_by_hand() -> None:
     # Behind the prefill's 1 the prompt has 2 3 4, of which 2 3 are right; 9 is the target's own.
     trace = looked_up([1, 2, 3, 4], [1, 2, 3, 9, 8, 7, 1, 2, 3])
-    walked = rp.walk_lookup(trace, NgramLookup(1, 1), 3)
+    walked = walk_lookup(trace, NgramLookup(1, 1), 3)
     # Behind 9, 8 and 7 nothing is known; the block behind the second 1 is not complete.
     assert walked.counts.tolist() == [[3 + 1 + 1 + 1, 4, 1, 3, 2]]
     assert walked.blocks[0] == {(1, 3): 1, (1, 0): 3}
@@ -824,17 +836,17 @@ def test_a_lookup_walk_by_hand() -> None:
 
 def test_a_lookup_pays_for_what_it_verifies_alone() -> None:
     trace = looked_up([1, 2, 3, 4], [1, 2, 3, 9, 8, 7, 1, 2, 3])
-    walked = rp.walk_lookup(trace, NgramLookup(1, 1), 3)
+    walked = walk_lookup(trace, NgramLookup(1, 1), 3)
     times = StepTimes(10, 0.1, 0, (10, 11, 12, 13))
     assert value(walked.speedup(times)) == pytest.approx(6 * 10 / (13.1 + 3 * 10.1))
 
 
 def test_a_repeating_text_is_looked_up_whole() -> None:
     trace = looked_up([5, 6, 7] * 4, [5, 6, 7] * 20)
-    assert value(rp.walk_lookup(trace, NgramLookup(5, 5), 4).mean_acceptance_length()) == 5
-    assert value(rp.walk_lookup(trace, rp.prompt_lookup(), 4).mean_acceptance_length()) == 5
-    assert value(rp.walk_lookup(trace, SuffixLookup(), 4).mean_acceptance_length()) == 5
-    assert value(rp.walk_lookup(looked_up([1], list(range(2, 40))), NgramLookup(), 4).mean_acceptance_length()) == 1
+    assert value(walk_lookup(trace, NgramLookup(5, 5), 4).mean_acceptance_length()) == 5
+    assert value(walk_lookup(trace, prompt_lookup(), 4).mean_acceptance_length()) == 5
+    assert value(walk_lookup(trace, SuffixLookup(), 4).mean_acceptance_length()) == 5
+    assert value(walk_lookup(looked_up([1], list(range(2, 40))), NgramLookup(), 4).mean_acceptance_length()) == 1
 
 
 # Choosing k.
@@ -891,23 +903,25 @@ ANSWER = answer_from_matches("what is 2 + 2", [True] * 4)
         pytest.param(lambda: rp.replay(Trace((rated([1.0]),))), "draft_top", id="no first choice"),
         pytest.param(lambda: rp.replay(Trace((ANSWER,)), ks=[-1]), "-1", id="k below 0"),
         pytest.param(lambda: rp.acceptance_rate(Trace((ANSWER,)), smooth=True), "target_prob", id="no smooth column"),
-        pytest.param(lambda: rp.walk(Trace((ANSWER,)), FixedLength(4), horizon=3), "horizon", id="horizon below k"),
+        pytest.param(lambda: walk(Trace((ANSWER,)), FixedLength(4), horizon=3), "horizon", id="horizon below k"),
         pytest.param(
-            lambda: rp.walk(Trace((ANSWER,)), FixedLength(4), stop=rp.ConfidenceStop()), "draft_top_prob", id="no prob"
+            lambda: walk(Trace((ANSWER,)), FixedLength(4), stop=ConfidenceStop()),
+            "draft_top_prob",
+            id="no prob",
         ),
-        pytest.param(lambda: rp.walk_lookup(Trace((ANSWER,)), NgramLookup(), 3), "prompt_ids", id="no prompt"),
-        pytest.param(lambda: rp.walk_lookup(looked_up([1], [2]), NgramLookup(3, 2), 3), "3 to 2", id="sizes"),
-        pytest.param(lambda: rp.RateRule(lower_below=0.8), "0.8", id="bounds crossed"),
-        pytest.param(lambda: rp.RateRule(least=0), "0", id="least of 0"),
-        pytest.param(lambda: rp.HeuristicLength(0), "0", id="start of 0"),
-        pytest.param(lambda: rp.BatchTable([], 0), "0", id="batch 0"),
+        pytest.param(lambda: walk_lookup(Trace((ANSWER,)), NgramLookup(), 3), "prompt_ids", id="no prompt"),
+        pytest.param(lambda: walk_lookup(looked_up([1], [2]), NgramLookup(3, 2), 3), "3 to 2", id="sizes"),
+        pytest.param(lambda: RateRule(lower_below=0.8), "0.8", id="bounds crossed"),
+        pytest.param(lambda: RateRule(least=0), "0", id="least of 0"),
+        pytest.param(lambda: HeuristicLength(0), "0", id="start of 0"),
+        pytest.param(lambda: BatchTable([], 0), "0", id="batch 0"),
         pytest.param(lambda: intervals.t_quantile(1.0, 5), "1.0", id="quantile of 1"),
         pytest.param(lambda: intervals.t_quantile(0.9, 0), "0", id="no degrees of freedom"),
         pytest.param(lambda: intervals.ratio_interval(sums([1, 2], [1, 1]), 95), "95", id="level in percent"),
         pytest.param(lambda: intervals.level_of_best(0), "0", id="best of none"),
         pytest.param(lambda: rp.plan_from_trace(Trace((ANSWER,)), step_times(0.1)), "8 drafted", id="short answers"),
         pytest.param(
-            lambda: rp.walk(trace_of([True] * 30), FixedLength(9)).speedup(step_times(0.1)), "9", id="times too few"
+            lambda: walk(trace_of([True] * 30), FixedLength(9)).speedup(step_times(0.1)), "9", id="times too few"
         ),
     ],
 )
@@ -916,3 +930,188 @@ def test_what_cannot_be_is_said(call: Callable[[], Any], said: str) -> None:
         call()
     assert said in caught.value.message
     assert caught.value.hint
+
+
+# At the bounds.
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: FixedLength(257), id="more tokens than any engine drafts"),
+        pytest.param(lambda: FixedLength(True), id="a truth value"),
+        pytest.param(lambda: RateRule(least=0), id="a rule that may draft nothing"),
+        pytest.param(lambda: RateRule(least=3, most=2), id="bounds the wrong way round"),
+        pytest.param(lambda: RateRule(start=0), id="a start of nothing"),
+        pytest.param(lambda: RateRule(window=0), id="no memory"),
+        pytest.param(lambda: RateRule(lower_below=0.8), id="rates the wrong way round"),
+        pytest.param(lambda: RateRule(raise_above=1.1), id="a rate above 1"),
+        pytest.param(lambda: RateRule(lower_below=-0.1), id="a rate below 0"),
+        pytest.param(lambda: HeuristicLength(0), id="a heuristic that begins with nothing"),
+        pytest.param(lambda: HeuristicLength(most=0), id="a heuristic that drafts nothing"),
+        pytest.param(lambda: BatchTable([], 0), id="no batch"),
+        pytest.param(lambda: BatchTable([], 10**6 + 1), id="more than any batch"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=1), id="a horizon below the policy's most"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=0), id="no draws"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=10**6 + 1), id="too many draws"),
+        pytest.param(lambda: walk_lookup(looked_up([1], [1]), NgramLookup(), 0), id="a look-up of nothing"),
+        pytest.param(lambda: walk_lookup(looked_up([1], [1]), NgramLookup(), 2, horizon=1), id="a look-up beyond"),
+        pytest.param(lambda: walk_lookup(trace_of([True]), NgramLookup(), 2), id="no ids of the prompt"),
+        pytest.param(lambda: list(NgramLookup(0, 1).proposals([1, 2], 1, 1)), id="n-grams of nothing"),
+        pytest.param(lambda: list(NgramLookup(3, 2).proposals([1, 2], 1, 1)), id="n-grams the wrong way round"),
+        pytest.param(lambda: rp.replay(trace_of([True]), ks=[257]), id="a replay of more than any engine drafts"),
+        pytest.param(lambda: rp.replay(trace_of([True]), ks=[-1]), id="a replay of less than nothing"),
+        pytest.param(lambda: Trace((answer_from_matches("p", [True]),), first=0), id="a first position of 0"),
+        pytest.param(lambda: Trace((answer_from_matches("p", [True]),), first=3), id="a first position of 3"),
+        pytest.param(lambda: replace(rated([0.5]), log_p=np.array([0.011])), id="a probability above 1"),
+        pytest.param(lambda: replace(rated([0.5]), log_p=np.array([-np.inf])), id="a token that cannot be"),
+        pytest.param(lambda: replace(rated([0.5]), draft_top_prob=np.array([np.nan])), id="no number"),
+        pytest.param(lambda: replace(rated([0.5]), draft_top_prob=np.array([0.5, 0.5])), id="a column too long"),
+        pytest.param(lambda: replace(rated([0.5]), overlap={1.0: np.array([[0.5]])}), id="a column of two dimensions"),
+    ],
+)
+def test_what_cannot_be_is_refused(call: Callable[[], Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: FixedLength(256), id="as many as any engine drafts"),
+        pytest.param(lambda: RateRule(start=1, least=1, most=1, window=1), id="the smallest rule"),
+        pytest.param(lambda: RateRule(lower_below=0.5, raise_above=0.5), id="one bound for both"),
+        pytest.param(lambda: RateRule(lower_below=0, raise_above=1), id="bounds that are never passed"),
+        pytest.param(lambda: HeuristicLength(1, most=1), id="the smallest heuristic"),
+        pytest.param(lambda: BatchTable([], 1), id="one sequence"),
+        pytest.param(lambda: BatchTable([], 10**6), id="a million sequences"),
+        pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=2), id="the policy's most as the horizon"),
+        pytest.param(lambda: rp.replay(trace_of([True]), ks=[0]), id="nothing drafted"),
+        pytest.param(lambda: replace(rated([0.5]), log_p=np.array([0.01])), id="a rounding above 1"),
+        pytest.param(lambda: replace(rated([0.0]), log_q={1.0: np.array([-np.inf])}), id="a token the draft excludes"),
+    ],
+)
+def test_what_can_just_be_is_taken(call: Callable[[], Any]) -> None:
+    assert call() is not None
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen", "k"),
+    [
+        pytest.param(RateRule(), (10, 7), 5, id="at the upper bound"),
+        pytest.param(RateRule(), (100, 71), 6, id="above it"),
+        pytest.param(RateRule(), (10, 4), 5, id="at the lower bound"),
+        pytest.param(RateRule(), (100, 39), 4, id="below it"),
+        pytest.param(RateRule(), (0, 0), 4, id="nothing drafted"),
+        pytest.param(RateRule(start=1), (10, 5), 2, id="a start below the least"),
+        pytest.param(RateRule(start=9), (10, 5), 8, id="a start above the most"),
+        pytest.param(HeuristicLength(), (20, 20), 22, id="twenty to begin with"),
+        pytest.param(HeuristicLength(64), (64, 64), 64, id="at the most"),
+        pytest.param(HeuristicLength(63), (63, 63), 64, id="no further than the most"),
+        pytest.param(HeuristicLength(99), (64, 63), 63, id="a start above its most"),
+        pytest.param(BatchTable([(2, 8, 4)], 1), (0, 0), 0, id="below the table"),
+        pytest.param(BatchTable([(2, 8, 4)], 2), (0, 0), 4, id="its first batch"),
+    ],
+)
+def test_the_next_length(policy: Policy, seen: tuple[int, int], k: int) -> None:
+    policy.begin()
+    policy.observe(*seen)
+    assert policy.length() == k
+
+
+def test_a_rate_rule_remembers_four_steps() -> None:
+    rule = RateRule()
+    for seen in [(1, 1)] * 4 + [(1, 0)] * 2:
+        rule.observe(*seen)
+    # Two of the last four: between the bounds.
+    assert lengths_of(RateRule(), [everything] * 3 + [nothing]) == [5, 6, 7, 8, 8]
+    before = rule.length()
+    rule.observe(1, 0)
+    assert rule.length() == before - 1
+
+
+def test_a_walk_counts_blocks_that_lie_in_the_text() -> None:
+    trace = trace_of([True] * 6)
+    assert walk(trace, FixedLength(2)).counts.tolist() == [[6, 2, 2, 4, 4]]
+    assert walk(trace, FixedLength(2), horizon=3).counts.tolist() == [[6, 2, 2, 4, 4]]
+    assert walk(trace, FixedLength(2), horizon=4).counts.tolist() == [[3, 1, 1, 2, 2]]
+    assert walk(trace_of([True] * 6, first=2), FixedLength(2)).counts.tolist() == [[6, 2, 2, 4, 4]]
+    assert walk(trace_of([True] * 6, first=2), FixedLength(2)).visible_tokens.tolist() == [5]
+    empty = walk(trace_of([True]), FixedLength(2))
+    assert (empty.wasted, empty.mean_acceptance_length(), empty.draft_acceptance_rate()) == (0.0, None, None)
+
+
+def test_what_a_block_costs() -> None:
+    times = StepTimes(10, 4, 1, (10, 11, 12, 13), 0.5)
+    dropped = confident([True, False, True, True], [0.9, 0.9, 0.1, 0.9])
+    walked = walk(dropped, FixedLength(3), stop=ConfidenceStop(0.4, keep=False))
+    # Three passes and two tokens, the first right; a block of one pass and none is not complete at horizon 3.
+    assert walked.blocks[0] == {(3, 2): 1}
+    assert value(walked.speedup(times)) == pytest.approx(2 * 10 / (4 + 2 * 1 + 12 + 0.5))
+    with pytest.raises(UsageError):
+        walk(trace_of([True] * 9), FixedLength(4)).speedup(times)
+
+
+@pytest.mark.parametrize(
+    ("ids", "lookup", "k", "drafted"),
+    [
+        pytest.param([1, 2, 1, 0], NgramLookup(1, 1), 3, [2, 1], id="no further than the text"),
+        pytest.param([1, 2, 3, 1, 0], NgramLookup(1, 1), 1, [2], id="no more than asked for"),
+        pytest.param([1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 0], NgramLookup(), 2, [6, 1], id="five tokens match"),
+        pytest.param([2, 3, 4, 5, 6, 2, 3, 4, 5, 0], NgramLookup(), 2, [], id="four tokens match"),
+        pytest.param([1, 2, 3, 1, 2, 0], prompt_lookup(), 2, [3, 1], id="two tokens match"),
+        pytest.param([1, 9, 1, 2, 3, 4, 1, 2, 0], prompt_lookup(), 1, [3], id="two go before one"),
+        pytest.param([1, *[2] * 10, 1, 0], SuffixLookup(), 9, [2], id="a certain way, as far as it matched"),
+        pytest.param([*[1, 2], *[1, 3] * 8, 1, 0], SuffixLookup(max_depth=1), 9, [], id="a tree of one level"),
+    ],
+)
+def test_look_ups_by_hand(ids: list[int], lookup: Lookup, k: int, drafted: list[int]) -> None:
+    assert list(proposals(lookup, ids, k))[-1] == (ids[:-1], drafted)
+
+
+@pytest.mark.parametrize(("times", "drafted"), [(9, [2]), (10, [])])
+def test_a_suffix_is_followed_down_to_a_tenth(times: int, drafted: list[int]) -> None:
+    """Behind 1 came as many tokens, once each; the 1 at the end counts too."""
+    ids = [token for place in range(times) for token in (1, 2 + place)]
+    assert list(proposals(SuffixLookup(), [*ids, 1, 0], 1))[-1][1] == drafted
+
+
+def test_the_deepest_match_of_a_suffix() -> None:
+    text = list(range(100, 140))
+    repeated = list(proposals(SuffixLookup(), [*text, *text[:30], 0], 64))[-1][1]
+    # 24 levels hold the match and what is drafted behind it.
+    assert repeated == (text * 2)[30:42]
+
+
+@pytest.mark.parametrize(("count", "k", "spread"), [(0, 1, 0.0), (1, 1, 0.0), (2, 0, 0.0), (2, 1, None)])
+def test_the_spread_of_so_many_timings(count: int, k: int, spread: float | None) -> None:
+    timings = [step_times(0.1), step_times(0.5)][:count]
+    found = rp.timing_spread(timings, k)
+    whole = math.log(1.5 / 1.1) / 2
+    assert found == (pytest.approx(0.95 * whole) if spread is None else spread)
+    if spread is None:
+        assert rp.timing_spread(timings, k, 0.5) == pytest.approx(0.5 * whole)
+
+
+def test_a_plan_needs_answers_as_long_as_a_block() -> None:
+    trace = trace_of(*[[True, False, True, True]] * 3)
+    assert len(rp.plan_from_trace(trace, step_times(0.1), k_max=4).by_k) == 5
+    assert len(rp.plan_from_trace(trace, step_times(0.1, k_max=2)).by_k) == 3
+    with pytest.raises(UsageError):
+        rp.plan_from_trace(trace, step_times(0.1), k_max=5)
+
+
+def test_rates_of_positions_where_nothing_was_reached() -> None:
+    replayed = rp.replay(trace_of([False] * 5), ks=[3])[3]
+    assert replayed.conditional_rates == (0.0, None, None)
+    assert replayed.marginal_rates == (0.0, 0.0, 0.0)
+    assert replayed.histogram == (3.0, 0.0, 0.0, 0.0)
+    assert value(replayed.conditional_rate()) == 0.0
+    short = rp.replay(trace_of([True]), ks=[3])[3]
+    assert short.marginal_rates == short.conditional_rates == (None, None, None)
+    assert (short.num_drafts, short.mean_acceptance_length()) == (0.0, None)
+
+
+def test_a_stop_where_nobody_said_when() -> None:
+    assert ConfidenceStop() == (0.4, True)

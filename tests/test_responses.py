@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from draftpick import responses
+from draftpick.counters import FAMILIES
 from draftpick.errors import InvalidFile, NotObservable, UsageError
 from draftpick.intervals import Sums, ratio_interval
-from draftpick.observe import FAMILIES, costs_from_numbers, observe, observe_responses
+from draftpick.observe import costs_from_numbers, observe, observe_responses
 from draftpick.observe_file import ModelRow, ObservationFile
 from draftpick.report import observe as report
 from draftpick.report import saved
@@ -365,7 +366,8 @@ def test_intervals_hold_the_truth_where_requests_differ(tmp_path: Path) -> None:
 
 
 def _nominal(counts: responses.Request) -> tuple[float, float]:
-    from draftpick.observe import Counts, length_at
+    from draftpick.counters import Counts
+    from draftpick.observe import length_at
 
     positions = tuple(sum(counts.histogram[place:]) for place in range(1, len(counts.histogram)))
     found = length_at(Counts(sum(counts.histogram), counts.draft_tokens, sum(positions), positions), len(positions))

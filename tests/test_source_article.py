@@ -19,9 +19,15 @@ import pytest
 from commands import run
 from test_readme import BLOCK, shown
 
-from draftpick.memory import medusa_params
-from draftpick.replay import GREEDY_DRAFT, FixedLength, RateRule, Trace, answer_from_matches, replay, walk
+from draftpick.replay import (
+    GREEDY_DRAFT,
+    Trace,
+    answer_from_matches,
+    replay,
+)
+from draftpick.sizes import medusa_params
 from draftpick.speedup import break_even_rate, mean_acceptance_length, rate_from_draft_acceptance, speedup, step_times
+from draftpick.walks import FixedLength, RateRule, walk
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "source-article.md"

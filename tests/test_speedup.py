@@ -478,3 +478,254 @@ def test_every_choice_has_a_reason(choice: Any) -> None:
 )
 def test_what_makes_a_speedup_unsure(low: float, high: float, spread: float, mostly: bool) -> None:
     assert sp.mostly_of_timings(sp.KRow(1, 1.5, 1.0, low, high), spread) is mostly
+
+
+# At the bounds.
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        pytest.param(lambda: mean_acceptance_length(1.0, 256), 257.0, id="the most tokens"),
+        pytest.param(lambda: mean_acceptance_length(0, 1), 1.0, id="a whole number as a rate"),
+        pytest.param(lambda: sp.checked_rate(1.0), 1.0, id="rate 1"),
+        pytest.param(lambda: sp.checked_cost(1e300, "x"), 1e300, id="a long time"),
+        pytest.param(lambda: sp.checked_cost(0, "x"), 0.0, id="no time"),
+        pytest.param(lambda: sp.rate_from_length(1.0, 1), 0.0, id="shortest"),
+        pytest.param(lambda: sp.rate_from_length(2.0, 1), 1.0, id="longest at 1"),
+        pytest.param(lambda: sp.rate_from_length(5.0, 4), 1.0, id="longest at 4"),
+        pytest.param(lambda: sp.rate_from_draft_acceptance(1.0, 3), 1.0, id="all accepted"),
+        pytest.param(lambda: sp.length_from_positions([]), 1.0, id="no positions"),
+        pytest.param(lambda: sp.length_from_positions([0.5, 0.5], 0), 1.0, id="none of the positions"),
+        pytest.param(lambda: sp.length_from_positions([0.5, 0.5], conditional=False), 2.0, id="rates that do not fall"),
+        pytest.param(lambda: sp.choose([1.0, 1.02], within=0.0), 1, id="nothing but the best"),
+        pytest.param(lambda: sp.choose([1.0, 1.0], within=0.0), 0, id="a tie"),
+        pytest.param(lambda: sp.break_even_rate(StepTimes(1, 1, 1, (1, 1)), 1), 1.0, id="gains at rate 1 alone"),
+        pytest.param(lambda: sp.break_even_rate(StepTimes(1, 0, 0, (1, 1)), 1), 0.0, id="never loses"),
+        pytest.param(
+            lambda: sp.break_even_draft_cost(2.0, StepTimes(2, 1, 1, (2, 3), 1), 1), 0.0, id="nothing to spare"
+        ),
+        pytest.param(
+            lambda: sp.break_even_draft_cost(3.0, StepTimes(2, 1, 1, (2, 3, 3), 1), 2), 0.5, id="some to spare"
+        ),
+        pytest.param(lambda: step_times(0.1).most_tokens, 8, id="as far as is usual"),
+        pytest.param(lambda: len(sp.lengths_from_rate(Interval(0.5, 0.4, 0.6, 0.8))), 9, id="lengths as far"),
+        pytest.param(lambda: sp.speedup(2.0, StepTimes(4, 1, 1, (4, 5), 2), 1), 1.0, id="as fast as without"),
+        pytest.param(lambda: StepTimes(1, 2, 3, (1, 1)).overhead, 0.0, id="no overhead said"),
+    ],
+)
+def test_values_at_the_bounds(call: Any, value: float) -> None:
+    assert call() == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: mean_acceptance_length(0.5, 257), id="more than the most tokens"),
+        pytest.param(lambda: mean_acceptance_length(0.5, True), id="k is a truth value"),
+        pytest.param(lambda: mean_acceptance_length("0.5", 1), id="a rate in letters"),  # type: ignore[arg-type]
+        pytest.param(lambda: sp.checked_cost(2e300, "x"), id="longer than any time"),
+        pytest.param(lambda: step_times(0.1).step(9), id="a step beyond the times"),
+        pytest.param(lambda: step_times(0.1).step(-1), id="a step of less than nothing"),
+        pytest.param(lambda: step_times(0.1, k_max=-1), id="times of less than nothing"),
+        pytest.param(lambda: sp.break_even_rate(step_times(0.1), 9), id="break-even beyond the times"),
+        pytest.param(lambda: sp.break_even_draft_cost(1.0, step_times(0.1), 9), id="break-even cost beyond the times"),
+        pytest.param(lambda: sp.rate_from_length(5.000001, 4), id="longer than k + 1"),
+        pytest.param(lambda: sp.rate_from_length(0.999999, 4), id="shorter than 1"),
+        pytest.param(lambda: sp.rate_from_draft_acceptance(0.5, 0), id="accepted of none"),
+        pytest.param(lambda: sp.lengths_from_rate(Interval(0.5, 0.4, 1.1, 0.8)), id="an upper bound above 1"),
+        pytest.param(lambda: sp.lengths_from_rate(Interval(1.1, 0.4, 1.0, 0.8)), id="a value above 1"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, -1, 1, (1,))), id="a first token before its time"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, 1, -1, (1,))), id="a token before its time"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, (1,), -1)), id="an overhead below 0"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, (1, 0))), id="a pass that takes no time"),
+        pytest.param(lambda: sp.checked_times(StepTimes(1, 1, 1, (1.00001,))), id="v(1) is nearly t"),
+        pytest.param(lambda: plan_of(0.5, 0.1, most_tokens=-1), id="an engine's cap below 0"),
+        pytest.param(lambda: plan_of(0.5, 0.1, num_spec_tokens=4, most_tokens=3), id="k above the engine's cap"),
+        pytest.param(lambda: sp.make_schedule([1.0], growing, (1 << 20) + 1), id="more batches than any"),
+        pytest.param(
+            lambda: sp.end_to_end(step_times(0.1), 4, 2.0, prefill=0, draft_prefill=0, num_tokens=0), id="no answer"
+        ),
+        pytest.param(
+            lambda: sp.end_to_end(step_times(0.1), 4, 2.0, prefill=0, draft_prefill=-1, num_tokens=5), id="negative"
+        ),
+        pytest.param(
+            lambda: sp.end_to_end(step_times(0.1), 4, 5.1, prefill=0, draft_prefill=0, num_tokens=5), id="τ above k + 1"
+        ),
+    ],
+)
+def test_values_beyond_the_bounds(call: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert caught.value.hint
+
+
+def test_times_that_nearly_agree_are_taken() -> None:
+    times = StepTimes(1, 0, 0, (1 + 1e-7, 2))
+    assert sp.checked_times(times) is times
+
+
+@pytest.mark.parametrize("excess", [0.0, 5e-10])
+def test_a_length_may_end_a_rounding_beyond(excess: float) -> None:
+    lengths = [Interval(1 - excess, 1 - excess, 1 + excess, 0.8), Interval(2 + excess, 1 - excess, 2 + excess, 0.8)]
+    assert make_plan(lengths, step_times(0.1)).num_spec_tokens == 1
+
+
+@pytest.mark.parametrize("lengths", [(0.9, 1.5, 1.6), (1.1, 1.5, 2.1), (1.2, 2.1, 2.1)])
+def test_a_length_beyond_what_can_be_is_refused(lengths: tuple[float, float, float]) -> None:
+    low, value, high = lengths
+    with pytest.raises(UsageError):
+        make_plan([Interval(1, 1, 1, 0.8), Interval(value, low, high, 0.8)], step_times(0.1))
+
+
+def test_a_gain_that_may_be_nothing_has_no_lower_end() -> None:
+    assert sp.widened(Interval(2.0, 0.0, 4.0, 0.8), 0.1) == (
+        2.0,
+        0.0,
+        pytest.approx(2 * math.exp(math.hypot(math.log(2), 0.1))),
+        0.8,
+    )
+    assert sp.widened(Interval(2.0, 1.0, 4.0, 0.8), 0.0) == pytest.approx((2.0, 1.0, 4.0, 0.8))
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 8, 9, 100])
+def test_a_schedule_finds_a_change_wherever_it_is(last: int) -> None:
+    for change in range(1, last + 1):
+        rows = sp.schedule_by(lambda batch, change=change: 3 if batch < change else 1, last)  # type: ignore[misc]
+        assert rows == (((1, last, 1),) if change == 1 else ((1, change - 1, 3), (change, last, 1)))
+
+
+def test_a_plan_without_a_schedule_was_not_asked_for_one() -> None:
+    assert plan_of(0.7, 0.05, times_at=growing).schedule == plan_of(0.7, 0.05, max_num_seqs=4).schedule == ()
+
+
+def test_a_schedule_goes_no_further_than_the_times() -> None:
+    short = step_times(0.01, k_max=2)
+    assert sp.make_schedule([1.0, 1.9, 2.7, 3.4], lambda batch: short, 4) == ((1, 4, 2),)
+    assert sp.make_schedule([1.0, 1.9], lambda batch: short, 4, within=0.5) == ((1, 4, 0),)
+    assert sp.make_schedule([1.0, 1.9, 2.7], lambda batch: short, 4, within=0.5) == ((1, 4, 1),)
+
+
+@pytest.mark.parametrize(
+    ("plans", "evidence", "decision"),
+    [
+        pytest.param([], "measured", ("do_not_speculate", "nothing drafts here", None, None), id="none"),
+        pytest.param([], "roofline", ("do_not_speculate", "nothing drafts here", None, None), id="none, predicted"),
+        pytest.param(
+            [rated(1.5, 1.06, 1.9)],
+            "measured",
+            ("speculate", "surely more than 1.05x: 1.06 to 1.90", 0, None),
+            id="surely above",
+        ),
+        pytest.param(
+            [rated(1.5, 1.05, 1.9)], "measured", ("undecided", "the interval spans 1.05x", 0, 15), id="at the margin"
+        ),
+        pytest.param(
+            [rated(1.01, 0.9, 1.04)],
+            "measured",
+            ("do_not_speculate", "no draft reaches 1.05x within its interval", None, None),
+            id="surely below",
+        ),
+        pytest.param(
+            [rated(1.01, 0.9, 1.05)], "measured", ("undecided", "the interval spans 1.05x", 0, 1), id="just reaching"
+        ),
+        pytest.param(
+            [rated(1.0, 0.9, 1.2)], "roofline", ("do_not_speculate", "at best 1.00x is expected", 0, None), id="no gain"
+        ),
+        pytest.param(
+            [rated(1.05, 0.99, 1.2)],
+            "roofline",
+            ("undecided", "1.05x is expected, too little to tell from none: measure it", 0, None),
+            id="a gain of the margin that may be none",
+        ),
+        pytest.param(
+            [rated(1.05, 1.0, 1.2)], "roofline", ("speculate", "1.05x is expected", 0, None), id="a gain of the margin"
+        ),
+        pytest.param(
+            [rated(1.2, 0.9, 1.4), rated(1.2, 0.8, 1.5)],
+            "roofline",
+            ("speculate", "1.20x is expected", 0, None),
+            id="the first of two",
+        ),
+        pytest.param(
+            [rated(1.2, 1.1, 1.4), rated(1.2, 1.15, 1.5)],
+            "measured",
+            ("speculate", "surely more than 1.05x: 1.10 to 1.40", 0, None),
+            id="the first of two, measured",
+        ),
+        pytest.param(
+            [rated(1.02, 0.9, 1.4), rated(1.02, 0.8, 1.5)],
+            "measured",
+            ("undecided", "the interval spans 1.05x", 0, None),
+            id="the first of two that are open",
+        ),
+        pytest.param(
+            [rated(1.1, 1.06, 1.4)._replace(num_spec_tokens=0)],
+            "roofline",
+            ("do_not_speculate", "1.10x at best is no more than plain decoding gives", 0, None),
+            id="a plan not to draft",
+        ),
+        pytest.param(
+            [rated(1.1, 1.06, 1.4)._replace(num_spec_tokens=0)],
+            "measured",
+            ("undecided", "the interval spans 1.05x", 0, 1),
+            id="a plan not to draft, measured",
+        ),
+    ],
+)
+def test_decisions_with_their_reasons(plans: list[Plan], evidence: str, decision: tuple[Any, ...]) -> None:
+    found = sp.decide(plans, evidence, num_prompts=16 if decision[3] is not None else None)
+    assert found[:3] == decision[:3]
+    if decision[3] is not None:
+        assert found.more_prompts is not None
+        assert found.more_prompts >= 1
+
+
+@pytest.mark.parametrize(
+    ("plans", "more"),
+    [
+        # Half-widths over the distance to 1.05, squared, times 16 prompts.
+        pytest.param([rated(1.25, 0.85, 1.65)], 16 * 4 - 16, id="from above"),
+        pytest.param([rated(1.25, 1.05, 1.65)], 1, id="at least one"),
+        pytest.param([rated(1.25, 0.85, 1.65), rated(1.15, 0.95, 1.3)], 16 * 4 - 16, id="the nearest from above"),
+        pytest.param([rated(0.85, 0.55, 1.25)], 16 * 4 - 16, id="from below"),
+        pytest.param([rated(0.85, 0.55, 1.25), rated(0.95, 0.55, 1.25)], 16 * 9 - 16, id="the farthest from below"),
+        pytest.param([rated(1.05, 0.85, 1.25), rated(0.85, 0.55, 1.25)], None, id="one at the margin"),
+        pytest.param([rated(1.06, 0.86, 1.26)], 16 * 400 - 16, id="many"),
+        pytest.param([rated(1.055, 0.865, 1.255)], None, id="more than anybody has"),
+        pytest.param([rated(1.05 + 1e-9, 0.5, 1.5)], None, id="more than there are"),
+    ],
+)
+def test_how_many_prompts_decide(plans: list[Plan], more: int | None) -> None:
+    found = sp.decide(plans, "measured", num_prompts=16)
+    assert found.action == "undecided"
+    assert found.more_prompts == (None if more is None else pytest.approx(more, abs=1))
+
+
+def test_a_given_k_alone_is_judged() -> None:
+    rows = (sp.KRow(0, 1, 1, 1, 1), sp.KRow(1, 1.3, 0.99, 0.95, 1.03), sp.KRow(2, 1.6, 0.98, 0.8, 1.2))
+    plan = Plan(2, 1.6, Interval(0.98, 0.8, 1.2, 0.95), rows, fixed=True)
+    assert plan.drafting == plan.row(2) == rows[2]
+    assert sp.decide([plan], "measured").action == "undecided"
+    none = Plan(0, 1.0, Interval(1, 1, 1, 0.95), rows[:1], fixed=True)
+    assert none.drafting is None
+    assert sp.decide([none], "measured").reason == "nothing drafts here"
+
+
+@pytest.mark.parametrize(("k", "ttft", "total"), [(0, 50.0, 330.0), (4, 55.0, 195.0)])
+def test_a_draft_reads_the_prompt_where_there_is_one(k: int, ttft: float, total: float) -> None:
+    whole = sp.end_to_end(step_times(0.1), k, 2.8 if k else 1.0, prefill=50, draft_prefill=5, num_tokens=280)
+    assert (whole.ttft, whole.ttft_without, whole.total) == pytest.approx((ttft, 50.0, total))
+    assert sp.end_to_end(step_times(0.1), 0, 1.0, prefill=0, draft_prefill=0, num_tokens=1).total == 1.0
+
+
+def test_every_k_of_a_plan_that_chose_is_judged() -> None:
+    rows = (sp.KRow(0, 1, 1, 1, 1), sp.KRow(1, 1.3, 1.01, 0.95, 1.03), sp.KRow(2, 1.6, 1.0, 0.8, 1.2))
+    plan = Plan(1, 1.3, Interval(1.01, 0.95, 1.03, 0.95), rows)
+    assert sp.decide([plan], "measured").action == "undecided"
+    assert sp.decide([plan._replace(fixed=True)], "measured").action == "do_not_speculate"
+
+
+def test_a_rate_that_rises_is_named_by_its_position() -> None:
+    with pytest.raises(UsageError, match=r"position 3 is 0\.6, above the 0\.5 before it"):
+        sp.length_from_positions([0.7, 0.5, 0.6], conditional=False)

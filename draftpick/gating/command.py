@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from draftpick import rules
-from draftpick.atomic import CannotWrite, one_at_a_time, write_text
+from draftpick.atomic import CannotWrite, folder_beside, one_at_a_time, write_text
 from draftpick.catalog import Catalog
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.gate_file import GateFile, PairRow, Policy, PolicyFile, read_baseline, read_policy
@@ -20,7 +18,7 @@ from draftpick.gating.baseline import updated
 from draftpick.gating.evidence import Sources
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Setting
-from draftpick.probe_file import to_text
+from draftpick.probe_file import is_probe, to_text
 from draftpick.probing import command
 from draftpick.probing.session import Done
 
@@ -95,21 +93,20 @@ def _measure(output: Path, probe: Callable[[Path], Done]) -> None:
     """Have a probe measured, and put it and its trace in their place, whole or not at all."""
     if not os.path.isdir(output.parent):
         raise CannotWrite(f"{output}: the folder {output.parent} does not exist", "create it first")
+    if os.path.lexists(output) and not is_probe(output):
+        raise CannotWrite(f"{output}: what is there is no probe, and stays", "name another file as evidence")
     try:
-        folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.stem[:50]}."))
+        with folder_beside(output) as folder:
+            done = probe(folder / output.name)
+            if done.interrupted:
+                raise KeyboardInterrupt
+            write_text(folder / output.name, to_text(done.probe))
+            for made in sorted(folder.iterdir(), reverse=True):  # the trace before the probe that names it
+                os.replace(made, output.parent / made.name)
     except OSError as error:
-        raise CannotWrite(f"{output}: {error.strerror or error}", "check the folder's permissions") from None
-    try:
-        done = probe(folder / output.name)
-        if done.interrupted:
-            raise KeyboardInterrupt
-        write_text(folder / output.name, to_text(done.probe))
-        for made in sorted(folder.iterdir(), reverse=True):  # the trace before the probe that names it
-            os.replace(made, output.parent / made.name)
-    except OSError as error:
-        raise CannotWrite(f"{output}: {error.strerror or error}", "free some space") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        raise CannotWrite(
+            f"{output}: {error.strerror or error}", "free some space, or check the folder's permissions"
+        ) from None
 
 
 def _probe_options(pair: PairRow, policy: Policy, path: Path) -> dict[str, Any]:

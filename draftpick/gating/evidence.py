@@ -174,9 +174,9 @@ def _age(created: str, today: date) -> int | None:
     """Days since a probe was made; None where its date cannot be."""
     try:
         made = datetime.fromisoformat(created)
-    except ValueError:
+        day = made.astimezone(timezone.utc).date() if made.tzinfo is not None else made.date()
+    except (ValueError, OverflowError):  # in UTC the first day of all lies before it
         return None
-    day = made.astimezone(timezone.utc).date() if made.tzinfo is not None else made.date()
     age = (today - day).days
     return max(age, 0) if age >= -1 else None  # clocks may be a time zone apart
 

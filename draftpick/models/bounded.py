@@ -16,6 +16,8 @@ CONFIG_BYTES = 5_000_000
 _MAX_VALUES = 3_000_000
 _MAX_STRINGS = 1_600_000
 """The largest known file, the tokenizer.json of Gemma 3, holds 1.3 million."""
+MAX_DEPTH = 100
+"""Lists and objects inside each other: real files have some ten. What the parser bears differs between Pythons."""
 _MAX_DIGITS = 300
 _LFS_MARK = b"version https://git-lfs"
 
@@ -76,13 +78,29 @@ def parse_value(data: bytes, where: str, *, finite: bool = False) -> Any:
     if containers > _MAX_VALUES // 2 or strings > _MAX_STRINGS or data.count(b",") > _MAX_VALUES:
         raise InvalidFile(f"{where} holds too many values to be what it says", "download the file again")
     number = _finite if finite else None
+    deep = InvalidFile(f"{where} is nested too deeply", "download the file again")
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_int=_integer, parse_float=number, parse_constant=number)
-    except RecursionError as error:
-        raise InvalidFile(f"{where} is nested too deeply", "download the file again") from error
+        value = json.loads(data.decode("utf-8-sig"), parse_int=_integer, parse_float=number, parse_constant=number)
+    except RecursionError:
+        raise deep from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         reason = "it is empty" if not data.strip() else str(error)
         raise InvalidFile(f"{where} is not valid JSON: {reason}", "download the file again, or mend it") from error
+    if containers > MAX_DEPTH and isinstance(value, (dict, list)) and _is_deep(value):
+        raise deep
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    kinds, level = (dict, list), [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            below += [part for part in (item.values() if type(item) is dict else item) if type(part) in kinds]
+        if not below:
+            return False
+        level = below
+    return True
 
 
 def _integer(digits: str) -> int:

@@ -51,7 +51,7 @@ def hub_id(value: object) -> str | None:
         return None
     for prefix in ("https://huggingface.co/", "https://modelscope.cn/models/", "https://hf.co/"):
         text = text.removeprefix(prefix)
-    return text.strip("/") if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", text.strip("/")) else None
+    return text.strip("/") if re.fullmatch(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}", text.strip("/")) else None
 
 
 def _first(keys: dict[str, list[str]], name: str) -> str | None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Base = Callable[[str], ModelProfile]
 """Resolves the model that an adapter names as its base."""
 
+MAX_DESCRIPTIONS = 4
+"""Files of msmodelslim that say how a model was quantised; a folder has one."""
 _TENSOR_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
@@ -126,6 +128,8 @@ def _adapter(
     name = clean(read_json(path).get("base_model_name_or_path"))
     if name is None:
         raise InvalidFile(f"{path} names no base model", "write the base model's id to base_model_name_or_path")
+    if origin != "folder" and hub_id(name) is None:
+        raise NotResolvable(f"{id} is an adapter of {name}, which is no id of a model", "name the base model instead")
     if base is None:
         raise NotResolvable(f"{folder} is an adapter of {name}", "name the base model instead")
     try:
@@ -149,7 +153,8 @@ def _adapter(
 
 def _with_quantization(profile: ModelProfile, folder: Path, names: set[str]) -> ModelProfile:
     found = None
-    for name in sorted(name for name in names if name.startswith("quant_model_description") and name.endswith(".json")):
+    described = sorted(name for name in names if name.startswith("quant_model_description") and name.endswith(".json"))
+    for name in described[:MAX_DESCRIPTIONS]:
         found = ascend_quantization(read_json(folder / name, 40_000_000))
     if found is None and profile.quantization is None:
         for name, method in (

@@ -110,10 +110,13 @@ def _are_sane(commit: object, sizes: dict[Any, Any]) -> bool:
 
 
 def _wanted(sizes: dict[str, int]) -> list[str]:
+    from draftpick.models.folder import MAX_DESCRIPTIONS
+
     names = [name for name in _CONFIGS if sizes.get(name, CONFIG_BYTES + 1) <= CONFIG_BYTES]
     tokenizers = [name for name in _TOKENIZERS if sizes.get(name, _TOKENIZER_BYTES + 1) <= _TOKENIZER_BYTES]
     names += tokenizers[:1]
-    names += [name for name in sizes if name.startswith("quant_model_description") and sizes[name] <= _INDEX_BYTES]
+    described = [name for name in sizes if name.startswith("quant_model_description") and "/" not in name]
+    names += [name for name in sorted(described) if sizes[name] <= _INDEX_BYTES][:MAX_DESCRIPTIONS]
     if sizes.get(_INDEX, _INDEX_BYTES + 1) <= _INDEX_BYTES:
         names.append(_INDEX)
     return names

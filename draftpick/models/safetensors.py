@@ -17,6 +17,8 @@ _HEADER_BYTES = 40_000_000
 """The format allows 100 MB; 40 are 400,000 tensors, and text outside the Latin alphabets takes four times its bytes."""
 _INDEX_BYTES = 40_000_000
 _MAX_SHARDS = 2_000
+_MAX_TENSORS = 400_000
+"""Of all files together; 60 layers of 384 experts with their scales come to some 140,000."""
 _WIDTHS = {
     "F64": 8,
     "I64": 8,
@@ -227,9 +229,8 @@ def read_folder(folder: Path) -> Weights | None:
 
     Raises InvalidFile for a corrupt header and for an index that names files outside the folder.
     """
-    index_path = folder / "model.safetensors.index.json"
-    index = read_json(index_path, _INDEX_BYTES) if index_path.exists() else None
-    names = _shards(index, index_path) if index is not None else _unindexed(folder)
+    index, listed_files = _index(folder)
+    names = listed_files if index is not None else _unindexed(folder)
     present = [name for name in names if (folder / name).exists()]
     total = _total_size(index) if index is not None else None
     listed = frozenset(index["weight_map"]) if index is not None else frozenset()
@@ -238,9 +239,24 @@ def read_folder(folder: Path) -> Weights | None:
     tensors: dict[str, Tensor] = {}
     for name in present:
         tensors.update(read_header(folder / name))
+        if len(tensors) > _MAX_TENSORS:
+            raise InvalidFile(f"{folder}: its files describe more than {_MAX_TENSORS:,} tensors", "download it again")
     complete = len(present) == len(names)
     measured = sum(tensor.nbytes for tensor in tensors.values())
     return Weights(tensors=tensors, complete=complete, weight_bytes=measured if complete else total, listed=listed)
+
+
+def listed_shards(folder: Path) -> list[str]:
+    """The files that the index of a folder names; none without an index. Raises InvalidFile as `read_folder`."""
+    return _index(folder)[1]
+
+
+def _index(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    path = folder / "model.safetensors.index.json"
+    if not path.exists():
+        return None, []
+    index = read_json(path, _INDEX_BYTES)
+    return index, _shards(index, path)
 
 
 def _shards(index: Mapping[str, Any], path: Path) -> list[str]:

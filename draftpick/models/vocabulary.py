@@ -99,7 +99,7 @@ def is_markup(token: bytes) -> bool:
 def _markup() -> re.Pattern[bytes]:
     import re
 
-    return re.compile(rb"(<[^\n]{1,80}>|\[/?[A-Za-z_0-9 ]{2,40}\]|\|\|\|[A-Z_]+\|\|\|)$")
+    return re.compile(rb"(<[^\n]{1,80}>|\[/?[A-Za-z_0-9 ]{2,40}\]|\|\|\|[A-Z_]{1,80}\|\|\|)$")
 
 
 def is_reserved(text: str) -> bool:

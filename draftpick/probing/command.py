@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -256,9 +257,13 @@ def _check_places(output: Path | None, trace: Path) -> None:
     if output is not None and output.resolve() == trace.resolve():
         raise UsageError(f"{trace}: trace and result are one file", "name two files with --trace and --output")
     for place in (trace, *([output] if output is not None else [])):
-        if place.is_dir() or not place.parent.is_dir():
-            what = "is a folder" if place.is_dir() else f"the folder {place.parent} does not exist"
+        if os.path.isdir(place) or not os.path.isdir(place.parent):
+            what = "is a folder" if os.path.isdir(place) else f"the folder {place.parent} does not exist"
             raise CannotWrite(f"{place}: {what}", "name a file in a folder that exists")
+        # A trace is written to as it is, and so is a device; a result is replaced.
+        as_it_is = os.path.exists(place) and (place == trace or not os.path.isfile(place))
+        if not os.access(place if as_it_is else place.parent, os.W_OK):
+            raise CannotWrite(f"{place}: nothing can be written there", "name a file in another folder")
 
 
 def _several(given: Any, otherwise: Any) -> tuple[Any, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -44,11 +46,24 @@ class Place(NamedTuple):
     memory_bytes: int | None = None
 
 
+def temporary_folder() -> str:
+    """Where files go that nobody keeps. Raises CannotProbe where there is no such place."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise CannotProbe(str(error.strerror), "free some space there, or name another folder with TMPDIR") from None
+
+
 def torch_here() -> Any:
     """The module torch. Raises CannotProbe where it, or transformers, cannot be imported.
 
     A torch_npu without CANN would keep both from being imported, on a CPU too: it is taken to be absent.
     """
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # the libraries below torch would end the process
+        raise CannotProbe("the folder that draftpick was started in is gone", "change into one that is there") from None
+    temporary_folder()  # torch wants one, and would say so in the words of a broken model
     if lacks_cann():
         hide_torch_npu()
     try:

@@ -31,7 +31,6 @@ _LOGIT_BYTES = 64 << 20
 _WIDEST_PIECE = 512
 """Positions that one pass reads: bounds the activations of long prompts."""
 _MASK_BYTES = 128 << 20
-_INDEX_BYTES = 64 << 20
 _TRIAL = 24
 """Tokens of the text on which a model shows that it reads in pieces what it reads whole."""
 _TRIAL_ERROR = 0.1
@@ -202,13 +201,9 @@ def stored_dtype(folder: Path) -> str | None:
 
 def missing_shards(folder: Path) -> list[str]:
     """Weight files that the index of a folder names and that are not there. Raises InvalidFile for a broken index."""
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return []
-    names = read_json(index, _INDEX_BYTES).get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise InvalidFile(f"{index}: weight_map names no files", "download it again")
-    return sorted(name for name in set(names.values()) if not os.path.isfile(folder / name))
+    from draftpick.models.safetensors import listed_shards
+
+    return [name for name in listed_shards(folder) if not os.path.isfile(folder / name)]
 
 
 def _check_weights(folder: Path, id: str) -> None:

@@ -16,7 +16,7 @@ from draftpick.probing.device import CannotProbe, Place
 from draftpick.probing.local import Sampling
 from draftpick.probing.prompts import Prompt, digest
 from draftpick.probing.result import Budget, Drafts, Measured
-from draftpick.probing.trace import Row, TraceFile, check_same, read
+from draftpick.probing.trace import Row, TraceFile, check_same, holds_answers, read
 from draftpick.speedup import StepTimes
 
 
@@ -68,7 +68,7 @@ class Request(NamedTuple):
 
     def refuse_old_trace(self) -> None:
         """Raise CannotProbe where a trace is there already, and nobody said to go on with it."""
-        if self.trace.is_file() and not self.resume:
+        if not self.resume and holds_answers(self.trace):
             raise CannotProbe(
                 f"{self.trace} is there already", "go on with it (--resume), or name another with --trace"
             )
@@ -97,7 +97,7 @@ class Request(NamedTuple):
 
     def kept(self, header: Mapping[str, Any]) -> TraceFile | None:
         """What an earlier run with such a header measured; None where there was none. Raises UsageError for another."""
-        if not self.trace.is_file():
+        if not holds_answers(self.trace):
             return None
         found = read(self.trace)
         check_same(found, header)

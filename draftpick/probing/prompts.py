@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 MOST_PROMPTS = 100_000
 LONGEST_LINE = 4 << 20
 """Bytes of one line: a prompt of a million tokens."""
+MOST_BYTES = 1 << 30
+"""Of all lines: a hundred thousand prompts of ten kilobytes."""
 
 
 class Prompt(NamedTuple):
@@ -93,10 +95,14 @@ def read(path: Path, *, answered: bool = False) -> list[Prompt]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    size = 0
     with open_regular(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            size += len(line)
             if len(line) > LONGEST_LINE:
                 raise InvalidFile(f"{path}:{number}: a line of over {LONGEST_LINE >> 20} MiB", "shorten it")
+            if size > MOST_BYTES:
+                raise InvalidFile(f"{path}: more than {MOST_BYTES >> 30} GiB", "take a sample of them")
             if line.strip():
                 yield number, line
 

@@ -9,9 +9,16 @@ from typing import Literal, NamedTuple
 
 from draftpick import intervals, replay
 from draftpick.choices import PROBE
+from draftpick.lookup import Lookup, NgramLookup, SuffixLookup, prompt_lookup
 from draftpick.probing.trace import Row, as_trace
-from draftpick.replay import GREEDY_DRAFT, Acceptance, Replayed, Trace
+from draftpick.replay import (
+    GREEDY_DRAFT,
+    Acceptance,
+    Replayed,
+    Trace,
+)
 from draftpick.speedup import MARGIN, Decision, Interval, Plan, StepTimes, decide, make_plan, widened
+from draftpick.walks import walk_lookup
 
 LEVEL = 0.95
 
@@ -161,10 +168,10 @@ def _smooths(trace: Trace, rule: Acceptance) -> bool:
 
 # ---------------------------------------------------------------------- methods without a draft
 
-LOOKUPS: Mapping[str, replay.Lookup] = {
-    "ngram": replay.NgramLookup(),
-    "ngram of transformers": replay.prompt_lookup(),
-    "suffix": replay.SuffixLookup(),
+LOOKUPS: Mapping[str, Lookup] = {
+    "ngram": NgramLookup(),
+    "ngram of transformers": prompt_lookup(),
+    "suffix": SuffixLookup(),
 }
 """Each with its engine's defaults."""
 
@@ -190,7 +197,7 @@ def looked_up(trace: Trace, priced: Priced | None, k_max: int) -> list[list[Look
     for method, lookup in LOOKUPS.items():
         rows: list[LookedUp] = []
         for k in range(1, min(k_max, longest) + 1):
-            walked = replay.walk_lookup(trace, lookup, k, horizon=min(k_max, longest))
+            walked = walk_lookup(trace, lookup, k, horizon=min(k_max, longest))
             gain = walked.speedup(free) if free is not None and free.most_tokens >= k else None
             if gain is not None and priced is not None:
                 gain = widened(gain, priced.spread)

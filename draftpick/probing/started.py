@@ -16,7 +16,7 @@ from typing import IO
 
 from draftpick.choices import PROBE
 from draftpick.probing.client import Client, NotServed
-from draftpick.probing.device import CannotProbe
+from draftpick.probing.device import CannotProbe, temporary_folder
 
 _GRACE = 20.0
 """Seconds that a server has to end by itself."""
@@ -45,7 +45,7 @@ def started(words: Sequence[str], what: str, say: Callable[[str], None]) -> Iter
             f"{words[0]} is not on PATH", f"run draftpick where `{words[0]} serve` works, as in its environment"
         )
     port = _free_port()
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile(dir=temporary_folder()) as log:
         process = subprocess.Popen(
             [*words, "--host", "127.0.0.1", "--port", str(port)],
             stdin=subprocess.DEVNULL,

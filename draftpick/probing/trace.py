@@ -1,21 +1,24 @@
 """The trace of a probe on disk: JSON Lines, a header and then one answer a line, appended and synced as it goes.
 
 What was written stays: a last line that is torn (the machine went down, the disk was full) is dropped when reading.
+A trace without an answer, as a run leaves that was killed at its start, is as good as none.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from draftpick.atomic import CannotWrite
+from draftpick.atomic import CannotWrite, is_at, lock
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.models.bounded import open_regular, parse_json
 
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
     from draftpick import replay
 
 VERSION = 1
+_BEGINNING = b'{"draftpick_trace":'
 LONGEST_LINE = 256 << 20
+MOST_BYTES = 1 << 30
+"""Of all lines; in memory they are seven times that. Eighteen million tokens with one draft, at one temperature."""
 _LEAST_LOG = -1e5
 """Written for the logarithm of a probability that is zero in floating point: JSON has no infinity."""
 _MOST_ID = 1 << 31
@@ -169,58 +175,73 @@ class Writer:
     def __init__(self, path: Path, header: Mapping[str, Any], *, keep: TraceFile | None = None) -> None:
         """Begin a trace, or go on behind what `keep` holds. Raises CannotWrite."""
         self.path = path
-        self._new = keep is None
+        self._kept = keep is not None
         self._header_end = -1
         try:
-            # Nothing that is there is ever overwritten: a name typed wrongly must not cost an old trace.
-            self._file: BinaryIO = open(path, "xb" if self._new else "r+b", buffering=0)  # noqa: SIM115
+            self._refuse_answers()
+            flags = os.O_RDWR | getattr(os, "O_BINARY", 0) | (0 if self._kept else os.O_CREAT)
+            self._file: BinaryIO = open(os.open(path, flags, 0o666), "r+b", buffering=0)  # noqa: SIM115
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise self._cannot(error) from None
         try:
-            self._lock()
+            # Two runs on one trace would write over each other (not held on Windows).
+            if lock(self._file.fileno(), wait=False) is False or not is_at(self._file.fileno(), path):
+                raise self._busy()
             if keep is not None:
                 self._go_on(keep)
             else:
-                self._write({"draftpick_trace": VERSION, **header})
-                self._header_end = self._file.tell()
+                self._begin(header)
         except BaseException:
             self._file.close()
-            if self._new:  # a file without a header would stand in the way of the next try
-                path.unlink(missing_ok=True)
             raise
-        self._new = False
 
-    def _lock(self) -> None:
-        """Two runs on one trace would write over each other (not held on Windows)."""
+    def _refuse_answers(self) -> None:
+        """Nothing that is there is overwritten by a new trace: a name typed wrongly must not cost an old one."""
+        if not self._kept and holds_answers(self.path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def _begin(self, header: Mapping[str, Any]) -> None:
         try:
-            import fcntl
-        except ModuleNotFoundError:
-            return
+            self._refuse_answers()  # as another run may have written them by now
+            self._file.truncate(0)
+        except OSError as error:
+            raise self._cannot(error) from None
         try:
-            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotWrite(
-                f"{self.path}: another run is writing it", "wait for that run, or name another file with --trace"
-            ) from None
-        except OSError:
-            return  # a file system without locks
+            self._write({"draftpick_trace": VERSION, **header})
+        except BaseException:
+            self._remove()
+            raise
+        self._header_end = self._file.tell()
 
     def _go_on(self, keep: TraceFile) -> None:
         try:
             self._file.seek(keep.size)
+            more = os.fstat(self._file.fileno()).st_size - keep.size  # a device would have no end
+            if more < 0 or b"\n" in self._file.read(more):
+                raise self._busy()  # it wrote between the reading and the lock
+            self._file.seek(keep.size)
             self._file.truncate()
         except OSError as error:
             raise self._cannot(error) from None
+
+    def _busy(self) -> CannotWrite:
+        return CannotWrite(
+            f"{self.path}: another run is writing it", "wait for that run, or name another file with --trace"
+        )
+
+    def _remove(self) -> None:
+        """While the lock is held: afterwards another run may have begun in it."""
+        with suppress(OSError):  # Windows removes no open file: the next run begins in what is left
+            self.path.unlink()
 
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         # By what lies there: an interrupt may come between an answer's writing and any word about it.
-        empty = os.fstat(self._file.fileno()).st_size == self._header_end
+        if os.fstat(self._file.fileno()).st_size == self._header_end:
+            self._remove()  # nothing is lost, and the next try needs no other name
         self._file.close()
-        if empty:  # nothing is lost, and the next try needs no other name
-            self.path.unlink(missing_ok=True)
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write answers and wait until they are on the disk. Raises CannotWrite; what was written before stays."""
@@ -244,7 +265,8 @@ class Writer:
             raise self._cannot(error) from None
 
     def _cannot(self, error: OSError | ValueError) -> CannotWrite:
-        kept = "" if self._new else "; the answers before are kept: go on with --resume"
+        written = self._kept or self._header_end >= 0
+        kept = "; the answers before are kept: go on with --resume" if written else ""
         reason = getattr(error, "strerror", None) or error
         return CannotWrite(f"{self.path}: {reason}", f"free some space, or write elsewhere with --trace{kept}")
 
@@ -274,6 +296,22 @@ def _rounded(values: Iterable[float], digits: int = 6) -> list[float]:
 # ---------------------------------------------------------------------- reading
 
 
+def holds_answers(path: Path) -> bool:
+    """Whether a file holds what must not be lost: anything but the trace of a run that ended before its first answer.
+
+    A run that is killed leaves a header, or a part of one, and perhaps a part of an answer.
+    """
+    if not os.path.lexists(path):
+        return False
+    try:
+        with open_regular(path) as file:
+            header = file.readline(LONGEST_LINE + 1)
+            begun = header.startswith(_BEGINNING) or _BEGINNING.startswith(header)
+            return not begun or bool(file.readline(LONGEST_LINE + 1).endswith(b"\n"))
+    except InvalidFile:
+        return True
+
+
 def read(path: Path) -> TraceFile:
     """The trace in a file, less a torn last line. Raises InvalidFile for what is no trace of a known version."""
     rows: list[Row] = []
@@ -292,6 +330,8 @@ def read(path: Path) -> TraceFile:
             else:
                 rows.append(_row(value, f"{path}:{number}", frozenset(one["id"] for one in header["drafts"])))
             size += len(line)
+            if size > MOST_BYTES:
+                raise InvalidFile(f"{path}: more than {MOST_BYTES >> 30} GiB", "probe fewer or shorter answers at once")
     if header is None:
         raise InvalidFile(f"{path}: no trace in it", "measure again, with another --trace")
     return TraceFile(path, header, rows, size)

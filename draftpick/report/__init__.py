@@ -1,1 +1,1 @@
-"""Renderings of an advice. Each takes the finished advice and returns text; none prints."""
+"""Renderings: each takes a finished record and returns text; none prints."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -67,9 +68,11 @@ def render(report: Report) -> str:
 
 def _pictures() -> tuple[Callable[[Chart, str], Markup] | None, str]:
     """What draws a chart with a prefix for its ids, or why nothing can."""
+    # It would tell of places for its caches that cannot be written; without them it is only slower.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         from draftpick.report.charts import svg
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: no place even for temporary files
         return None, f"No picture, as matplotlib could not be loaded: {error}."
     return lambda chart, prefix: Markup(svg(chart, prefix)), ""
 

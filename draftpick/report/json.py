@@ -22,7 +22,7 @@ NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
 
 
 def document(advice: Advice, request: Mapping[str, Any] = NOTHING_ASKED) -> dict[str, Any]:
-    """The document as plain values. `request` is what was typed, as `draftpick.options.asked` puts it."""
+    """The document as plain values. `request` is what was typed, as `draftpick.option_values.asked` puts it."""
     decision, setting = advice.decision, advice.setting
     return {
         "schema_version": SCHEMA_VERSION,

@@ -21,7 +21,7 @@ WIDEST = 44
 _ESCAPED = {ord(mark): f"\\{mark}" for mark in "\\`*[]#~"}
 # A bar divides cells even behind a backslash in one of the two dialects, never as an entity.
 _ESCAPED |= {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;", ord("|"): "&#124;"}
-_UNDERSCORES = re.compile(r"(?<!\w)_+|_+(?!\w)")
+_UNDERSCORES = re.compile(r"(?<!\w)_+|(?<=[^\W_])_+(?!\w)")
 """Those that may begin or end emphasis: between two letters they never do."""
 _STARTS = re.compile(r"^(\d{1,9})([.)])(?=\s|$)|^([-+=:/])")
 """What makes a list, a rule or a heading at the beginning of a line, or a command to GitLab."""

@@ -11,7 +11,7 @@ from draftpick.errors import DraftpickError, InvalidFile, UsageError
 from draftpick.gate_file import GateFile, checked_gate
 from draftpick.models.bounded import read_json
 from draftpick.observe_file import ObservationFile, checked_observation
-from draftpick.probe_file import ProbeFile, checked_probe
+from draftpick.probe_file import ProbeFile, checked_probe, is_probe
 from draftpick.report.blocks import Block, Paragraph, Report, Section
 from draftpick.report.text import json_text
 
@@ -41,16 +41,9 @@ def read(path: Path) -> Saved:
 def beside(report: Path) -> Path:
     """Where the JSON of a probe goes whose report goes to that file; never over a file that is no probe."""
     path = report.with_suffix(".json")
-    if path != report and (not path.exists() or _is_probe(path)):
+    if path != report and (not path.exists() or is_probe(path)):
         return path
     return report.with_suffix(".probe.json")
-
-
-def _is_probe(path: Path) -> bool:
-    try:
-        return read_json(path, MOST_BYTES).get("kind") == "probe"
-    except InvalidFile:
-        return False
 
 
 def write(

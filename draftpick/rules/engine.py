@@ -211,8 +211,9 @@ def _in_words(relation: Relation | None) -> str:
     return f", and the tokenizers {sure}differ in some ids ({_first(relation)})"
 
 
-def _by_number(number: str, relation: Relation | None) -> _Finding:
-    """An engine that compares one number: what it lets through, and what that is worth."""
+def _by_number(number: str, relation: Relation | None, limit: str | None = None) -> _Finding:
+    """An engine that compares one number, or none: what it lets through, and what that is worth."""
+    limit = limit or f"{number} is all it compares"
     if relation is None or relation.kind == "unknown":
         return _Finding(
             "accepted", f"{number}; it compares nothing else, and the tokenizers could not be compared here"
@@ -222,10 +223,8 @@ def _by_number(number: str, relation: Relation | None) -> _Finding:
         return _Finding("accepted", f"{number}, {sure}the same tokenizer")
     if relation.kind == "different":
         what = f"{sure}another vocabulary ({_first(relation)})"
-        return _Finding(
-            "accepted", f"{number} is all it compares: it starts, but with {what} acceptance will be near zero"
-        )
-    return _Finding("care", f"{number} is all it compares, but {_control(relation)}")
+        return _Finding("accepted", f"{limit}: it starts, but with {what} acceptance will be near zero")
+    return _Finding("care", f"{limit}, but {_control(relation)}")
 
 
 def _control(relation: Relation) -> str:
@@ -236,7 +235,8 @@ def _control(relation: Relation) -> str:
     if relation.only_draft:
         said.append(f"only the draft names {_ids(relation.only_draft)}: what it proposes there is lost")
     if relation.renamed:
-        said.append(f"{_ids(relation.renamed)} mean other control tokens ({_first(relation)})")
+        meaning = "means another control token" if len(relation.renamed) == 1 else "mean other control tokens"
+        said.append(f"{_ids(relation.renamed)} {meaning} ({_first(relation)})")
     sure = "" if relation.verified else "probably "
     return sure + ("; ".join(said) or f"the tokenizers differ ({_first(relation)})")
 
@@ -325,7 +325,8 @@ def _not_compared(
     """The engine compares nothing."""
     rows = same(target.vocab_size, draft.vocab_size)
     if rows == "equal" and relation is not None and relation.kind != "unknown":
-        return [_by_number("nothing is compared at start; embedding rows are equal", relation)]
+        limit = "nothing is compared at start"
+        return [_by_number(f"{limit}; embedding rows are equal", relation, limit)]
     if relation is None or relation.kind == "unknown":
         return [
             _Finding("care", f"{engine.name} compares no vocabulary, and the tokenizers could not be compared here")

@@ -126,6 +126,9 @@ def ask(rule: str, judged: Pair) -> Outcome:
 
 
 def says(rule: str, judged: Pair) -> str:
-    """The outcome of one rule in a word; a skip of what does not apply is `n/a`."""
+    """What one rule says, in short: `ok`, `warn 0.55` with its score, `ok 0.8 unsure`, `reject`, `skip`, `n/a`."""
     outcome = ask(rule, judged)
-    return outcome.kind if outcome.applies else "n/a"
+    if outcome.kind == "skip":
+        return "skip" if outcome.applies else "n/a"
+    score = f" {outcome.score:.3g}" if outcome.score != (outcome.kind != "reject") else ""
+    return f"{outcome.kind}{score}{'' if outcome.certain else ' unsure'}"

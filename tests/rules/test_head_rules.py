@@ -6,7 +6,7 @@ import pytest
 from builders import ask, bare_pair, draft, head, head_pair, pair, says, target
 
 from draftpick.models.profile import Lineage
-from draftpick.rules.heads import kinship
+from draftpick.rules.heads import TUNED, kinship
 
 BASE = "maker/Toy-2-7B-Instruct"
 
@@ -44,30 +44,30 @@ def test_kinship_by_name(one: str, other: str, kin: str) -> None:
     [
         pytest.param({}, {}, "ok", "same", id="this target"),
         pytest.param({}, {"target": f"maker/Other-7B; {BASE}"}, "ok", "same", id="one of several"),
-        pytest.param({"id": "maker/Toy-2-7B"}, {}, "warn", "tuning", id="base and instruct"),
-        pytest.param({"id": "maker/Toy-3-7B-Instruct"}, {}, "warn", "version", id="another generation"),
+        pytest.param({"id": "maker/Toy-2-7B"}, {}, "warn 0.4 unsure", "tuning", id="base and instruct"),
+        pytest.param({"id": "maker/Toy-3-7B-Instruct"}, {}, "warn 0.25 unsure", "version", id="another generation"),
         pytest.param({"id": "maker/Toy-2-13B-Instruct"}, {}, "reject", "size", id="another size"),
         pytest.param({"id": "maker/Else-7B"}, {}, "reject", "family", id="another family"),
-        pytest.param({}, {"target": "unknown"}, "warn", None, id="not known for whom"),
+        pytest.param({}, {"target": "unknown"}, "warn 0.3 unsure", None, id="not known for whom"),
         pytest.param(
             {"id": "x/Else-9B", "lineage": Lineage(base_model=BASE, relation="finetune")},
             {},
-            "warn",
+            "warn 0.5",
             "base",
             id="a fine-tune",
         ),
         pytest.param(
             {"id": "x/Else-9B", "lineage": Lineage(base_model=BASE, relation="quantized")},
             {},
-            "ok",
+            "ok 0.9",
             "copy",
             id="a copy",
         ),
     ],
 )
 def test_head_target(ours: dict[str, Any], published: dict[str, Any], expected: str, kin: str | None) -> None:
-    outcome = ask("head-target", head_pair(target(**ours), head(**published)))
-    assert (outcome.kind, outcome.evidence.get("kin")) == (expected, kin)
+    judged = head_pair(target(**ours), head(**published))
+    assert (says("head-target", judged), ask("head-target", judged).evidence.get("kin")) == (expected, kin)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_pairing_read_from_names_is_uncertain(confidence: str, certain: bool) 
     [
         pytest.param({}, {}, "ok", id="equal"),
         pytest.param({"id": "maker/Toy-2-70B-Instruct", "hidden_size": 8192}, {}, "reject", id="another size"),
-        pytest.param({}, {"hidden_size": 1024}, "ok", id="a width of its own"),
+        pytest.param({}, {"hidden_size": 1024}, "ok 0.8", id="a width of its own"),
         pytest.param({}, {"hidden_size": None}, "skip", id="not known"),
     ],
 )
@@ -100,8 +100,8 @@ def test_head_hidden_size_names_both_widths() -> None:
     ("ours", "published", "expected"),
     [
         pytest.param({}, {}, "ok", id="equal"),
-        pytest.param({}, {"draft_vocab_size": 256}, "ok", id="a shortened list"),
-        pytest.param({}, {"vocab_size": 1000}, "warn", id="padding"),
+        pytest.param({}, {"draft_vocab_size": 256}, "ok 0.9", id="a shortened list"),
+        pytest.param({}, {"vocab_size": 1000}, "warn 0.6", id="padding"),
         pytest.param({"id": "maker/Else-7B"}, {"vocab_size": 1000}, "reject", id="another target's"),
         pytest.param({}, {"vocab_size": None}, "skip", id="not known"),
     ],
@@ -135,3 +135,56 @@ def test_head_not_a_draft(judged: Any, expected: str) -> None:
 )
 def test_mtp_layers(judged: Any, expected: str) -> None:
     assert says("mtp-layers", judged) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kin"),
+    [
+        *((f"a/Toy-7B-{word}", "b/Toy-7B", "tuning") for word in sorted(TUNED)),
+        ("a/Toy-7B-2507", "b/Toy-7B", "tuning"),
+        ("a/Toy-7B-250", "b/Toy-7B", "version"),
+        ("a/Toy_7B", "b/toy-7b", "tuning"),
+        ("a/Toy2-7B", "b/Toy3-7B", "version"),
+        ("a/Toy-v0.1-7B", "b/Toy-v0.3-7B", "version"),
+        ("a/Toy-Large-7B", "b/Toy-7B", "version"),
+        ("a/Toy", "b/Toy-7B", "tuning"),
+        ("a/Toy-16E", "b/Toy-128E", "size"),
+        ("a/Toy-E4B", "b/Toy-E2B", "size"),
+        ("a/Toy-350M", "b/Toy-1.7B", "size"),
+        ("a/Toy-1T", "b/Toy-1B", "size"),
+        ("a/Toy-8x7B", "b/Toy-8x22B", "size"),
+        ("a/Toy-A3B-30B", "b/Toy-30B", "size"),
+        ("a/Toy-7B", "b/Else-7B", "family"),
+        ("a/Toy-7B", "b/Else-8B", "size"),
+    ],
+)
+def test_kinship_by_parts_of_names(one: str, other: str, kin: str) -> None:
+    assert kinship(one, other) == kinship(other, one) == kin
+
+
+@pytest.mark.parametrize("rule", ["head-target", "head-hidden-size", "head-vocabulary"])
+def test_own_layers_are_no_head(rule: str) -> None:
+    assert says(rule, bare_pair("mtp")) == "n/a"
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1023, "ok 0.9"), (1024, "ok"), (None, "ok")])
+def test_a_list_is_shortened_where_it_is_shorter(rows: int | None, expected: str) -> None:
+    assert says("head-vocabulary", head_pair(published=head(draft_vocab_size=rows))) == expected
+
+
+def test_the_nearest_of_several_targets_counts() -> None:
+    named = head(target="maker/Else-7B; maker/Toy-2-7B; maker/Toy-3-7B")
+    assert says("head-target", head_pair(published=named)) == "warn 0.4 unsure"
+
+
+@pytest.mark.parametrize("head_for", ["unknown", BASE])
+def test_a_head_is_named_with_its_target_where_that_is_known(head_for: str) -> None:
+    outcome = ask("head-not-a-draft", pair(theirs=draft(head_for=head_for)))
+    assert (f"for {BASE}" in outcome.message) is (head_for == BASE)
+    assert says("head-not-a-draft", head_pair()) == "n/a"
+
+
+@pytest.mark.parametrize(("confidence", "doubted"), [("pairing-read", False), ("name-derived", True)])
+def test_what_is_known_from_a_name_alone_is_told(confidence: str, doubted: bool) -> None:
+    message = ask("head-target", head_pair(published=head(confidence=confidence))).message
+    assert ("known from its name only" in message) is doubted

@@ -320,3 +320,11 @@ def test_every_rule_reads_fields_there_are(name: str) -> None:
 
 def test_every_weight_belongs_to_a_rule() -> None:
     assert set(WEIGHTS) == set(RULES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_says_where_it_stands_and_what_it_reads(name: str) -> None:
+    rule = RULES[name]
+    assert rule.family == rule.check.__module__.rpartition(".")[2]
+    assert rule.about in ("draft_model", "head", "any")
+    assert {*rule.reads} <= {*ModelProfile._fields, *Head._fields}

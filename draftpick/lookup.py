@@ -1,0 +1,117 @@
+"""Methods that draft from the text so far, without a model: n-gram lookup and suffix decoding."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from draftpick.errors import UsageError
+
+
+class Lookup(Protocol):
+    """A method that drafts from the text so far."""
+
+    def proposals(self, ids: Sequence[int], begin: int, k: int) -> Iterator[Sequence[int]]:
+        """For each end = begin … len(ids)−1: what it drafts behind ids[:end], at most k tokens."""
+
+
+class NgramLookup(NamedTuple):
+    """The longest n-gram at the end of the text, its earliest occurrence before, and what followed there (vLLM)."""
+
+    min_n: int = 5
+    max_n: int = 5
+    stop_ids: frozenset[int] = frozenset()
+    """A proposal is cut before the first of these."""
+
+    def proposals(self, ids: Sequence[int], begin: int, k: int) -> Iterator[Sequence[int]]:
+        """For each end = begin … len(ids)−1: what it drafts behind ids[:end], at most k tokens."""
+        if not 1 <= self.min_n <= self.max_n:
+            raise UsageError(
+                f"n-grams of {self.min_n} to {self.max_n} tokens", hint="Give 1 or more, the smaller number first."
+            )
+        follows: dict[tuple[int, ...], int] = {}
+        for end in range(1, len(ids)):
+            # An n-gram is known from the moment something follows it: those that end one token back.
+            for n in range(self.min_n, min(self.max_n, end - 1) + 1):
+                follows.setdefault(tuple(ids[end - 1 - n : end - 1]), end - 1)
+            if end >= begin:
+                yield self._cut(ids[(place := self._find(ids, end, follows)) : min(place + k, end)])
+
+    def _find(self, ids: Sequence[int], end: int, follows: Mapping[tuple[int, ...], int]) -> int:
+        for n in range(min(self.max_n, end), self.min_n - 1, -1):
+            place = follows.get(tuple(ids[end - n : end]))
+            if place is not None:
+                return place
+        return end
+
+    def _cut(self, proposal: Sequence[int]) -> Sequence[int]:
+        for place, token in enumerate(proposal):
+            if token in self.stop_ids:
+                return proposal[:place]
+        return proposal
+
+
+def prompt_lookup(max_n: int = 2, stop_ids: frozenset[int] = frozenset()) -> NgramLookup:
+    """The variant of transformers: n-grams of `max_n` tokens down to one, cut at the first end-of-text token."""
+    return NgramLookup(1, max_n, stop_ids)
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """Of the tree of all n-grams of a text: how often it occurs, and what followed, in order of first sight."""
+
+    count: int = 0
+    children: dict[int, _Node] = field(default_factory=dict)
+
+
+class SuffixLookup(NamedTuple):
+    """Suffix decoding with the request's own tree alone: no cache of other requests.
+
+    Where two continuations are equally frequent the engine's choice is unspecified; here the first seen is taken.
+    """
+
+    max_depth: int = 24
+    max_spec_factor: float = 1.0
+    """Tokens drafted per matched token."""
+    min_token_prob: float = 0.1
+
+    def proposals(self, ids: Sequence[int], begin: int, k: int) -> Iterator[Sequence[int]]:
+        """For each end = begin … len(ids)−1: what it drafts behind ids[:end], at most k tokens."""
+        root = _Node()
+        active: deque[_Node] = deque(maxlen=self.max_depth)
+        for end in range(1, len(ids)):
+            active.append(root)
+            root.count += 1
+            for place, node in enumerate(active):
+                child = node.children.setdefault(ids[end - 1], _Node())
+                child.count += 1
+                active[place] = child
+            if end >= begin:
+                yield self._best(active, k)
+
+    def _best(self, active: deque[_Node], k: int) -> list[int]:
+        best: list[int] = []
+        best_score = 0.0
+        # The last nodes are those of the shortest matches; where two score alike the longer match wins.
+        for matched in range(1, len(active) + 1):
+            most = min(k, int(matched * self.max_spec_factor + 1e-6))
+            proposal, score = self._follow(active[-matched], most)
+            if score >= best_score:
+                best, best_score = proposal, score
+        return best
+
+    def _follow(self, node: _Node, most: int) -> tuple[list[int], float]:
+        """The likeliest way on from a node, and its expected number of hits."""
+        proposal: list[int] = []
+        score, chance = 0.0, 1.0
+        while len(proposal) < most and node.children:
+            token, child = max(node.children.items(), key=lambda item: item[1].count)
+            chance *= child.count / node.count
+            if chance < self.min_token_prob:
+                break
+            proposal.append(token)
+            score += chance
+            node = child
+        return proposal, score
