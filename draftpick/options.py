@@ -584,13 +584,13 @@ DraftCost = Annotated[
 VerifyCost = Annotated[
     float | None,
     typer.Option(
-        "--verify-cost", metavar="RATIO", help="Time of a verification, in plain steps of the target; 1 without it."
+        "--verify-cost", metavar="RATIO", help="Time of a verification, in plain steps of the target. Default: 1."
     ),
 ]
 Overhead = Annotated[
     float | None,
     typer.Option(
-        "--overhead", metavar="RATIO", help="What a step with a draft adds, in plain steps of the target; 0 without it."
+        "--overhead", metavar="RATIO", help="What a step with a draft adds, in plain steps of the target. Default: 0."
     ),
 ]
 PlanCosts = Annotated[
