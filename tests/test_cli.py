@@ -108,7 +108,7 @@ def test_nothing_viable_says_what_is_left() -> None:
         (["recommend", TARGET, "--rules-file", "/nothing.toml"], 2, "/nothing.toml"),
         (["recommend", TARGET, "--config", "/nothing.toml"], 2, "/nothing.toml"),
         (["recommend", TARGET, "--catalog", "/nothing"], 2, "/nothing"),
-        (["recommend"], 2, "target"),
+        (["recommend"], 2, "Missing argument"),
         (["check", TARGET], 2, "draft"),
         (["recomend", TARGET], 2, "recommend"),
         (["rules", "dept"], 2, "did you mean depth"),

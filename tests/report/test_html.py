@@ -225,7 +225,7 @@ def run(script: str, **environment: str) -> str:
     paths = [str(Path(__file__).parent), *sys.path]
     lines = f"import sys\nsys.path[:0] = {paths!r}\nimport sample_report\nfrom draftpick.report.html import render\n"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", lines + script],
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", lines + script],
         check=True,
         capture_output=True,
         text=True,
