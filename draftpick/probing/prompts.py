@@ -84,7 +84,9 @@ def read(path: Path, *, answered: bool = False) -> list[Prompt]:
     for number, line in _lines(path):
         prompt = _prompt(path, number, line, answered)
         if prompt.id in seen:
-            raise InvalidFile(f"{path}:{number}: the id {prompt.id!r} was used before", "give every prompt its own id")
+            raise InvalidFile(
+                f"{path}:{number}: the id {prompt.id!r:.60} was used before", "give every prompt its own id"
+            )
         seen.add(prompt.id)
         found.append(prompt)
         if len(found) > MOST_PROMPTS:
