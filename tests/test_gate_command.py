@@ -382,6 +382,39 @@ def test_a_pair_that_names_no_engine_is_judged_as_it_was_measured(sound: Path, t
         assert checks["acceptance_rate"]["value"] == value
 
 
+@pytest.mark.parametrize(
+    ("doubts", "said"),
+    [(["a"], "a"), (["a", "b"], "a (and 1 more doubts)"), (["a", "b", "c"], "a (and 2 more doubts)")],
+)
+def test_doubts_are_counted(sound: Path, tmp_path: Path, doubts: list[str], said: str) -> None:
+    placed(tmp_path, sound, lambda document: document.update(doubts=doubts))
+    _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1"))
+    assert (checks["evidence"]["status"], checks["evidence"]["reason"]) == ("doubtful", said)
+
+
+def test_a_drift_is_let_pass_as_far_as_is_asked_or_where_it_costs_little(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    place = 'engine = "llama.cpp"\ndevice = "h100-80g"\nnum_spec_tokens = 8'
+    _, checks = gated(policy(tmp_path, "max_k_drift = 16", pair=place))
+    drift = 8 - int(checks["num_spec_tokens"]["value"])
+    share = int(re.findall(r"gives (\d+) %", checks["num_spec_tokens"]["reason"])[0])
+    assert drift > 0
+    assert share < 95
+    for most, status in ((drift, "passed"), (drift - 1, "failed")):
+        _, checks = gated(policy(tmp_path, f"max_k_drift = {most}", pair=place))
+        assert (checks["num_spec_tokens"]["status"], checks["num_spec_tokens"]["threshold"]) == (status, most)
+
+
+def test_of_several_temperatures_the_first_counts(sound: Path, tmp_path: Path) -> None:
+    def warmer(document: dict[str, Any]) -> None:
+        document["drafts"].append({**document["drafts"][0], "temperature": 0.7, "num_prompts": 63})
+
+    placed(tmp_path, sound, warmer)
+    for pair, prompts in (("", 64.0), ("temperature = 0.0", 64.0), ("temperature = 0.7", 63.0)):
+        _, checks = gated(policy(tmp_path, "min_prompts = 1", pair=pair))
+        assert (checks["evidence"]["status"], checks["evidence"]["value"]) == ("passed", prompts)
+
+
 def test_a_name_that_is_too_long_is_no_file(tmp_path: Path) -> None:
     path = policy(tmp_path, "min_acceptance_rate = 0.1")
     path.write_text(path.read_text(encoding="utf-8").replace("probe.json", "p" * 280), encoding="utf-8")
