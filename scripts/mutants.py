@@ -1,6 +1,6 @@
 """Mutation testing: change one place of the code at a time, and see whether a test notices.
 
-    python scripts/mutants.py [--sample 60] [--seed 1] [--only TEXT] [PART …]
+    python scripts/mutants.py [--sample 60] [--seed 1] [PART …]
 
 Parts and their tests are in mutants.toml. Everything happens in a copy of the tree under build/mutants. The tests run
 once on the sound code, to know which test runs which line; then every sampled mutant is written into the copy, and the
@@ -28,7 +28,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from statistics import NormalDist
@@ -54,17 +54,7 @@ MEMORY = 8 << 30
 """Bytes of data a trial may have: torch alone maps some."""
 NEAR = 6.0
 """Seconds of tests that only come near the changed line."""
-ARGUMENTS = (
-    "-q",
-    "--no-header",
-    "--tb=no",
-    "-p",
-    "no:xdist",
-    "-p",
-    "no:pytest_cov",
-    "-W",
-    "ignore::pytest.PytestAssertRewriteWarning",
-)
+ARGUMENTS = "-q --no-header --tb=no -p no:xdist -p no:pytest_cov -W ignore::pytest.PytestAssertRewriteWarning".split()  # noqa: SIM905
 
 
 class Part(NamedTuple):
@@ -89,16 +79,17 @@ class Reach(NamedTuple):
     def of(self, mutation: Mutation) -> list[str]:
         """The tests that run the changed statement."""
         lines = self.lines.get(mutation.path, {})
-        return self._quickest({test for line in mutation.lines for test in lines.get(line, ())})
+        return self.quickest({test for line in mutation.lines for test in lines.get(line, ())})
 
     def near(self, mutation: Mutation) -> list[str]:
         """Quick tests that run another line of its file: what a cache or a fixture runs is known of one test alone."""
         tests = {test for tests in self.lines.get(mutation.path, {}).values() for test in tests}
-        quick = self._quickest(tests - set(self.of(mutation)))
+        quick = self.quickest(tests - set(self.of(mutation)))
         sums = accumulate(self.seconds[test] for test in quick)
         return [test for test, total in zip(quick, sums, strict=True) if total < NEAR]
 
-    def _quickest(self, tests: set[str]) -> list[str]:
+    def quickest(self, tests: Iterable[str]) -> list[str]:
+        """The quickest first."""
         return sorted(tests, key=lambda test: (self.seconds[test], test))
 
 
@@ -236,11 +227,14 @@ def reach(part: Part) -> Reach:
     log = BUILD / f"{part.name}.log"
     if (code := forked(work, 900, log)) != 0:
         sys.exit(f"The tests of {part.name} fail on the sound code (exit code {code}): see {log}")
-    told = json.loads(found.read_text(encoding="utf-8"))
+    saved = json.loads(found.read_text(encoding="utf-8"))
     lines = {
-        path: {int(line): set(tests) for line, tests in of_lines.items()} for path, of_lines in told["lines"].items()
+        path: {int(line): set(tests) for line, tests in of_lines.items()} for path, of_lines in saved["lines"].items()
     }
-    return Reach(told["seconds"], lines, told["kept"])
+    known = Reach(saved["seconds"], lines, saved["kept"])
+    if notices(known.quickest(known.seconds), known):
+        sys.exit(f"The tests of {part.name} fail on the sound code in another order: see {BUILD / 'trial.log'}")
+    return known
 
 
 # The changed code.
@@ -278,6 +272,17 @@ def tried(mutation: Mutation, known: Reach) -> Trial:
         path.write_text(sound, encoding="utf-8")
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # its bytecode is valid again
     return Trial(mutation, not noticed)
+
+
+def tried_all(part: Part, sample: Sequence[Mutation]) -> list[Trial]:
+    """Tries the mutants one after another; a dot or an s tells of each."""
+    known = reach(part)
+    started, trials = time.monotonic(), []
+    for mutation in sample:
+        trials.append(tried(mutation, known))
+        print("s" if trials[-1].survived else ".", end="", file=sys.stderr, flush=True)
+    print(f" {part.name}: {(time.monotonic() - started) / len(trials):.1f} s each", file=sys.stderr)
+    return trials
 
 
 # What is said.
@@ -338,25 +343,17 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(part.name for part in parts))
     parser.add_argument("--sample", type=int, default=60, help="mutants of each part")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="only of files whose path holds this")
     asked = parser.parse_args()
     wanted = [part for part in parts if not asked.parts or part.name in asked.parts]
     copied()
     for name in SLOW_TO_IMPORT:
         importlib.import_module(name)
     gc.freeze()  # else every fork looks through all of it
-    rows, survivors = [f"{'part':12} mutants sampled killed survived   share killed, 95 % interval"], ""
+    rows, survivors = ["part         mutants sampled killed survived   share killed, 95 % interval"], ""
     for part in wanted:
-        everything = [one for one in of_part(part, settings.get("equivalent", [])) if asked.only in one.path]
+        everything = of_part(part, settings.get("equivalent", []))
         chance = random.Random(f"{asked.seed} {part.name}")
-        sample = sorted(chance.sample(everything, min(asked.sample, len(everything))))
-        known = reach(part)
-        started, trials = time.monotonic(), []
-        for mutation in sample:
-            trials.append(tried(mutation, known))
-            print("s" if trials[-1].survived else ".", end="", file=sys.stderr, flush=True)
-        each = (time.monotonic() - started) / len(trials)
-        print(f" {part.name}: {each:.1f} s each", file=sys.stderr)
+        trials = tried_all(part, sorted(chance.sample(everything, min(asked.sample, len(everything)))))
         rows.append(row(part.name, len(everything), trials))
         survivors += told(part, trials)
         (BUILD / "survivors.txt").write_text(survivors, encoding="utf-8")

@@ -382,6 +382,83 @@ def test_a_pair_that_names_no_engine_is_judged_as_it_was_measured(sound: Path, t
         assert checks["acceptance_rate"]["value"] == value
 
 
+@pytest.mark.parametrize("fail_on", ["reject", "warn"])
+def test_a_rejection_fails_whatever_else_does(tmp_path: Path, fail_on: str) -> None:
+    path = policy(tmp_path, f'fail_on = "{fail_on}"', draft=TARGET)
+    path.write_text(path.read_text(encoding="utf-8").replace('evidence = "probe.json"', ""), encoding="utf-8")
+    answer, checks = gated(path)
+    assert (answer.exit_code, checks["findings"]["status"]) == (1, "failed")
+    assert "self-draft" in checks["findings"]["value"]
+    assert checks["findings"]["reason"].split(": ")[1].endswith("is the target itself.")
+
+
+def test_what_does_not_fit_fails(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    place = 'device = "h100-80g"\nmax_num_seqs = 1048576\nmax_model_len = 1048576'
+    answer, checks = gated(policy(tmp_path, "must_fit = true", pair=place))
+    assert (answer.exit_code, checks["memory"]["status"]) == (1, "failed")
+    assert "it does not fit on 1 × h100-80g" in checks["memory"]["reason"]
+
+
+def test_without_a_k_the_best_is_judged(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    place = 'engine = "llama.cpp"\ndevice = "h100-80g"'
+    lines = ("min_speedup = 0.01", "min_mean_acceptance_length = 1.0")
+    path = policy(tmp_path, *lines, pair=place, top='baseline = "baseline.json"')
+    assert run("gate", str(path), "--update-baseline").exit_code == 0
+    _, checks = gated(path)
+    best = read_baseline(tmp_path / "baseline.json").pairs["demo"].num_spec_tokens
+    assert best is not None
+    for name in ("speedup", "mean_acceptance_length"):
+        assert (checks[name]["status"], f"k = {best}" in checks[name]["reason"]) == ("passed", True)
+
+
+def test_a_baseline_needs_its_folder(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    answer = run("gate", str(policy(tmp_path, top='baseline = "nowhere/b.json"')), "--update-baseline")
+    assert (answer.exit_code, "create it first" in answer.stderr) == (3, True)
+
+
+def test_the_first_of_several_mistakes_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.toml"
+    path.write_text('[defaults]\nmin_score = 101.0\nmin_speedup = -1.0\n[[pair]]\nname = "a"\n', encoding="utf-8")
+    answer = run("gate", str(path))
+    assert f"{path}:2: defaults.min_score" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("doubts", "said"),
+    [(["a"], "a"), (["a", "b"], "a (and 1 more doubts)"), (["a", "b", "c"], "a (and 2 more doubts)")],
+)
+def test_doubts_are_counted(sound: Path, tmp_path: Path, doubts: list[str], said: str) -> None:
+    placed(tmp_path, sound, lambda document: document.update(doubts=doubts))
+    _, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.1"))
+    assert (checks["evidence"]["status"], checks["evidence"]["reason"]) == ("doubtful", said)
+
+
+def test_a_drift_is_let_pass_as_far_as_is_asked_or_where_it_costs_little(sound: Path, tmp_path: Path) -> None:
+    placed(tmp_path, sound)
+    place = 'engine = "llama.cpp"\ndevice = "h100-80g"\nnum_spec_tokens = 8'
+    _, checks = gated(policy(tmp_path, "max_k_drift = 16", pair=place))
+    drift = 8 - int(checks["num_spec_tokens"]["value"])
+    share = int(re.findall(r"gives (\d+) %", checks["num_spec_tokens"]["reason"])[0])
+    assert drift > 0
+    assert share < 95
+    for most, status in ((drift, "passed"), (drift - 1, "failed")):
+        _, checks = gated(policy(tmp_path, f"max_k_drift = {most}", pair=place))
+        assert (checks["num_spec_tokens"]["status"], checks["num_spec_tokens"]["threshold"]) == (status, most)
+
+
+def test_of_several_temperatures_the_first_counts(sound: Path, tmp_path: Path) -> None:
+    def warmer(document: dict[str, Any]) -> None:
+        document["drafts"].append({**document["drafts"][0], "temperature": 0.7, "num_prompts": 63})
+
+    placed(tmp_path, sound, warmer)
+    for pair, prompts in (("", 64.0), ("temperature = 0.0", 64.0), ("temperature = 0.7", 63.0)):
+        _, checks = gated(policy(tmp_path, "min_prompts = 1", pair=pair))
+        assert (checks["evidence"]["status"], checks["evidence"]["value"]) == ("passed", prompts)
+
+
 def test_a_name_that_is_too_long_is_no_file(tmp_path: Path) -> None:
     path = policy(tmp_path, "min_acceptance_rate = 0.1")
     path.write_text(path.read_text(encoding="utf-8").replace("probe.json", "p" * 280), encoding="utf-8")
