@@ -7,9 +7,8 @@ from functools import lru_cache
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
-from draftpick.rules.lineage import targets_of
+from draftpick.rules.lineage import UNSURE, targets_of
 
-UNSURE = ("name-derived", "recalled", "derived")
 TUNED = frozenset(
     {
         "meta", "instruct", "chat", "base", "it", "pt", "hf", "thinking", "reasoning", "preview", "sft", "dpo", "rl",

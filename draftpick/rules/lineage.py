@@ -22,6 +22,8 @@ PERMISSIVE = frozenset(
 NON_COMMERCIAL = ("-nc", "research", "non-commercial", "noncommercial", "mrl")
 """Parts of a licence's name that mean no commercial use."""
 UNREAD = frozenset({"other", "unknown", ""})
+UNSURE = frozenset({"name-derived", "recalled", "derived"})
+"""How it became known what a head was trained for, where nobody read it."""
 
 
 @rule("lineage", "lineage", reads=("family", "generation", "lineage"))
@@ -290,7 +292,7 @@ def made_for(pair: Pair) -> Outcome:
     """
     head, draft = pair.proposal.head, pair.draft
     if head is not None:
-        certain = head.confidence not in ("name-derived", "recalled", "derived")
+        certain = head.confidence not in UNSURE
         if pair.target.id in targets_of(head.target):
             return ok(f"The draft was published for {pair.target.id}.", certain=certain, target=head.target)
         return not_applicable(f"The draft was published for {head.target}.")
