@@ -20,8 +20,9 @@ import records
 from records import ROOT, Figure, Told
 
 from draftpick.catalog import Catalog, load
-from draftpick.memory import budget, kv_bytes_per_token, weight_bytes
+from draftpick.memory import budget
 from draftpick.pair import Pair, Proposal, Setting
+from draftpick.sizes import kv_bytes_per_token, weight_bytes
 
 PUBLISHED = ROOT / "tests" / "memory_figures.csv"
 UNITS = {"B": 1, "MiB": 2**20, "GiB": 2**30}

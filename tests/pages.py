@@ -18,6 +18,9 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 CUT = "…"
 """A line that stands for what is left out of an output."""
+ANSWER = re.compile(r"```console\n\$ (?P<command>draftpick [^\n]*)\n(?P<output>.*?)```\n", re.DOTALL)
+"""A block with one command and what it prints."""
+MOST_LINES = 46
 _STEP = re.compile(r"^\$ (?P<command>[^\n]*)\n(?P<output>(?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
 _MARK = re.compile(r"^<!-- (?P<mark>.+?) -->\s*$")
 _READER = MarkdownIt("commonmark").enable("table")
@@ -161,3 +164,12 @@ def without_numbers(text: str) -> str:
     """Words alone: numbers, systems, and the columns that they fill."""
     words = re.sub(r"on \w+ \w+$|[\d.,]+\S*", "#", text, flags=re.MULTILINE)
     return " ".join(words.split())
+
+
+def shown(command: str) -> str:
+    """What the command prints on a terminal of 100 columns, cut where a page would tire its reader."""
+    variables = os.environ | {"HF_HUB_OFFLINE": "1", "XDG_CONFIG_HOME": os.devnull, "HF_HOME": os.devnull}
+    code, printed = on_terminal([sys.executable, "-m", *shlex.split(command)], variables)
+    assert code in (0, 1)
+    lines = printed.splitlines()
+    return "\n".join([*lines[:MOST_LINES], *([CUT] if len(lines) > MOST_LINES else [])]) + "\n"

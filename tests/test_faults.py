@@ -218,13 +218,14 @@ MEASURING = POLICY.replace(
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_a_gate_that_is_ended_while_it_measures_leaves_no_half_probe(
-    sent: signal.Signals, probing: Runs, tmp_path: Path
+    sent: signal.Signals, probing: Runs, inputs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pairs.toml").write_text(MEASURING, encoding="utf-8")
-    (tmp_path / "gate-demo.json").write_text("old")
+    before = (inputs / "probe.json").read_bytes()
+    (tmp_path / "gate-demo.json").write_bytes(before)
     ended = probing(tmp_path, ("gate", "-q"), at=8, sent=sent)
     assert ended.code == (130 if sent == signal.SIGTERM else -signal.SIGKILL)
-    assert (tmp_path / "gate-demo.json").read_text() == "old"
+    assert (tmp_path / "gate-demo.json").read_bytes() == before
     assert len([name for name in unfinished(tmp_path) if "/" not in name]) == (sent == signal.SIGKILL)
     again = probing(tmp_path, ("gate", "-q"))
     assert again.code in (0, 1, 3)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 from misbehaving import page, serving
-from test_readme import BLOCK, shown
+from pages import ANSWER, shown
 
 from draftpick.counters import FAMILIES, Counts
 from draftpick.errors import InvalidFile, NotObservable, UsageError
@@ -496,13 +496,13 @@ def printed(command: str) -> str:
 
 
 def blocks() -> list[re.Match[str]]:
-    return list(BLOCK.finditer(PAGE.read_text(encoding="utf-8")))
+    return list(ANSWER.finditer(PAGE.read_text(encoding="utf-8")))
 
 
 @pytest.mark.skipif("UPDATE_DOCUMENTS" not in os.environ, reason="writes the page")
 def test_write_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    anew = BLOCK.sub(
+    anew = ANSWER.sub(
         lambda found: f"```console\n$ {found['command']}\n{printed(found['command'])}```\n",
         PAGE.read_text(encoding="utf-8"),
     )

@@ -66,12 +66,13 @@ def test_one_action_has_one_pin() -> None:
     assert [name for name, times in Counter(name for name, _ in pins).items() if times > 1] == []
 
 
-def test_workflows_read_and_only_the_job_that_publishes_may_do_more() -> None:
+def test_workflows_read_and_only_jobs_that_publish_may_do_more() -> None:
     assert {
         name: found["permissions"] for name, found in WORKFLOWS.items() if found["permissions"] != {"contents": "read"}
     } == {}
     more = {(workflow, name): job["permissions"] for workflow, name, job in jobs() if "permissions" in job}
-    assert more == {("release", "publish"): {"id-token": "write"}}
+    pages = {"pages": "write", "id-token": "write"}
+    assert more == {("release", "publish"): {"id-token": "write"}, ("docs", "publish"): pages}
 
 
 def test_nothing_but_a_tag_publishes_and_only_what_was_checked() -> None:

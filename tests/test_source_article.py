@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import run
-from test_readme import BLOCK, shown
+from pages import ANSWER, shown
 
 from draftpick.replay import (
     GREEDY_DRAFT,
@@ -353,14 +353,14 @@ def printed(command: str) -> str:
 
 
 def blocks() -> list[re.Match[str]]:
-    return list(BLOCK.finditer(PAGE.read_text(encoding="utf-8")))
+    return list(ANSWER.finditer(PAGE.read_text(encoding="utf-8")))
 
 
 @pytest.mark.skipif("UPDATE_DOCUMENTS" not in os.environ, reason="writes the page")
 def test_write_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(
-        BLOCK.sub(lambda found: f"```console\n$ {found['command']}\n{printed(found['command'])}```\n", text),
+        ANSWER.sub(lambda found: f"```console\n$ {found['command']}\n{printed(found['command'])}```\n", text),
         encoding="utf-8",
     )
 

@@ -361,7 +361,7 @@ def _documents(folder: Path) -> dict[str, Reader]:
 
 
 def _settings(folder: Path) -> dict[str, Reader]:
-    from draftpick import choices, files, options
+    from draftpick import choices, files, option_values, options
 
     def laid_over(name: str, file: str, show: Callable[[catalog.Catalog], object]) -> Callable[[bytes], object]:
         return in_file(folder / name / file, lambda _: show(catalog.load(folder / name)))
@@ -383,7 +383,9 @@ def _settings(folder: Path) -> dict[str, Reader]:
         return [found.device(name) for name in found.devices], engines(found)
 
     def merged(path: Path) -> object:
-        asked = dict.fromkeys((*options._OF_PAIRS, *options._OF_SETTINGS, *options._LISTS, *options._SWITCHES))
+        asked = dict.fromkeys(
+            (*option_values._OF_PAIRS, *option_values._OF_SETTINGS, *option_values._LISTS, *option_values._SWITCHES)
+        )
         return options.merged({**asked, "config": path, "output_format": None, "catalog_folder": None, "output": None})
 
     def toml(name: str) -> bytes:
@@ -439,7 +441,7 @@ def _settings(folder: Path) -> dict[str, Reader]:
                 b"gpu-memory-utilization = 0.9\n"
             ],
             lines,
-            [*options._OF_PAIRS, *options._OF_SETTINGS, "format", "catalog"],
+            [*option_values._OF_PAIRS, *option_values._OF_SETTINGS, "format", "catalog"],
         ),
     }
 
@@ -479,7 +481,8 @@ def _tools(_: Path) -> dict[str, Reader]:
 
 def _metrics(folder: Path) -> dict[str, Reader]:
     from draftpick import responses, scrape
-    from draftpick.observe import FAMILIES, costs_from_numbers, observe, observe_responses
+    from draftpick.counters import FAMILIES
+    from draftpick.observe import costs_from_numbers, observe, observe_responses
 
     costs = costs_from_numbers(0.1, 1.1, 0.0)
 
@@ -536,7 +539,7 @@ EVENTS = b'data: {"choices": [{"token_ids": [1, 2]}], "meta_info": {"completion_
 
 def _served(behave: list[bytes], raw_url: str, page_url: str) -> dict[str, Reader]:
     from draftpick import scrape
-    from draftpick.observe import FAMILIES
+    from draftpick.counters import FAMILIES
     from draftpick.probing.api import About
     from draftpick.probing.api_llama import LlamaCpp
     from draftpick.probing.api_sglang import Sglang

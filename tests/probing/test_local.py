@@ -541,7 +541,7 @@ def broken_index(folder: Path) -> None:
         (encoder, CannotProbe, 3, "cannot be loaded by transformers", "transformers"),
         (other_shape, DraftpickError, 3, "acme/model", "transformers"),
         (missing_shard, NotResolvable, 3, "1 of its weight files are not there, such as model-00002", "download"),
-        (broken_index, InvalidFile, 2, "weight_map names no files", "again"),
+        (broken_index, InvalidFile, 2, "has no weight_map", "again"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip
