@@ -34,8 +34,11 @@ demo: $(BIN)/draftpick $(INDEX)
 gate: $(BIN)/draftpick $(INDEX)
 	HF_HUB_OFFLINE=1 $(BIN)/draftpick gate ci/pairs.toml
 
+# Side by side, as many at once as there are cores and one more, for some tests wait; each keeps to one thread.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+SIDE_BY_SIDE := -n $(WORKERS) --maxprocesses 12 --dist worksteal
 test: $(BIN)/draftpick $(INDEX)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 # The tests that need no torch, in an environment without it.
 CORE ?= build/core
@@ -62,9 +65,10 @@ test-lowest: $(VENV)/release
 test-faults: $(BIN)/draftpick $(INDEX)
 	DRAFTPICK_FAULTS=1 $(BIN)/python -m pytest tests/test_faults.py
 
-# Lines of the probe and of the look at devices that the tests run, in their processes too.
+# Lines that the tests run, in their processes too: of all, and of the probe and the look at devices.
 coverage: $(BIN)/draftpick $(INDEX)
-	$(BIN)/python -m pytest --cov --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) --cov --cov-report=
+	$(BIN)/coverage report --fail-under=92
 	$(BIN)/coverage report --include='draftpick/probing/*,draftpick/devices.py' --show-missing --fail-under=95
 
 # Looks for files that a reader falls over, each reader for SECONDS in a process of its own; READERS="gguf trace" takes
