@@ -13,7 +13,7 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore = ["probing", "test_gate_command.py", "test_probe_command.py", "test_repricing.py"]
     collect_ignore += ["test_served.py", "test_served_faults.py", "test_served_page.py"]
 
-settings.register_profile("draftpick", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("draftpick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("draftpick")
 
 
