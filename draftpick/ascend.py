@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path("/usr/local/Ascend")
+NODES = Path("/dev")
+BUS = Path("/sys/bus/pci/devices")
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 """0 keeps torch from importing torch_npu by itself."""
 VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
@@ -51,6 +53,33 @@ def cann() -> Cann | None:
 def driver_version() -> str | None:
     """The driver's version as its own file has it; None without one."""
     return _version_in(ROOT / "driver" / "version.info")
+
+
+def nodes() -> list[str]:
+    """The nodes by which processes reach NPUs: davinci0 and so on, of those that this process, or container, has."""
+    found = [path.name for path in NODES.glob("davinci*") if path.name.removeprefix("davinci").isdecimal()]
+    return sorted(found, key=lambda name: int(name.removeprefix("davinci")))
+
+
+def on_the_bus() -> int:
+    """How many NPUs sit on the machine's PCI bus, which a container sees whether or not it may use them.
+
+    The vendor makes network cards and, of the same class, compressors too: those are not numbered 0xd….
+    """
+    return sum(
+        _read(folder / "vendor") == "0x19e5"
+        and _read(folder / "class").startswith("0x12")
+        and _read(folder / "device").startswith("0xd")
+        for folder in BUS.glob("*")
+    )
+
+
+def _read(path: Path) -> str:
+    """What a small file of the kernel says; nothing where it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip().lower()
+    except OSError:
+        return ""
 
 
 def _usual_folders() -> Iterator[Path]:

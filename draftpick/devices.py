@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import subprocess
 
 TIMEOUT_S = 10.0
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+"""PyPI's own build of torch brings CUDA's packages on x86_64."""
 GRACE_S = 1.0
 _MOST_BYTES = 256 * 1024
 

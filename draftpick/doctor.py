@@ -126,7 +126,7 @@ def _torch(case: Case) -> Iterator[Line]:
             "torch",
             "warn",
             "not installed: nothing can be measured, all else works",
-            "to measure, install the build of torch for this device, then: pip install 'draftpick[probe]'",
+            f"to measure, {_install_torch(machine)}, then: pip install 'draftpick[probe]'",
         )
     elif not seen.imported:
         yield _broken_torch(machine, seen)
@@ -138,11 +138,20 @@ def _torch(case: Case) -> Iterator[Line]:
             f"{seen.version} is imported, but looking at its devices: {what}",
             "a driver that hangs or fails: see the device's own tool; `--device cpu` measures without it",
         )
-    elif () < _number(seen.version) < (2, 6):
-        yield Line("torch", "fail", f"{seen.version} is too old to measure with", "take torch 2.6 or later")
+    elif () < _number(seen.version) < (2, 7):
+        yield Line("torch", "fail", f"{seen.version} is too old to measure with", "take torch 2.7 or later")
     else:
         here = f"{seen.count} × {seen.kind} ({seen.name or 'no name'})" if seen.count else "no accelerator, the CPU"
         yield Line("torch", "ok", f"{seen.version}, imported in {seen.seconds:.1f} s; it sees {here}")
+
+
+def _install_torch(machine: Machine) -> str:
+    """How torch is to be had for what is here."""
+    if machine.chips.get("npu") or "torch_npu" in machine.versions:
+        return "install torch and torch_npu as the line of torch_npu below says"
+    if machine.is_cpu_alone:
+        return f"{devices.CPU_TORCH} (the CPU build, for no accelerator was found)"
+    return "install the build of torch for this device"
 
 
 def _broken_torch(machine: Machine, seen: TorchLook) -> Line:
@@ -158,7 +167,8 @@ def _broken_torch(machine: Machine, seen: TorchLook) -> Line:
         "torch",
         "fail",
         what,
-        "install the build of torch for this device and this Python anew: pip install --force-reinstall torch",
+        "install the build of torch for this device and this Python anew: pip install --force-reinstall torch"
+        + (f" (for a CPU {devices.CPU_TORCH.partition('torch ')[2]})" if machine.is_cpu_alone else ""),
     )
 
 
@@ -224,14 +234,14 @@ def _torch_npu(case: Case) -> Iterator[Line]:
                 "torch_npu",
                 "warn",
                 f"not installed, and npu-smi shows {len(npus)}: a probe measures on the CPU",
-                f"pip install {_npu_packages(case)}, with the CPU build of torch",
+                _install_npu_packages(case),
             )
         return
     row = _npu_row(case, version)
     wrong = [*_against_torch(machine, version, row), *_against_python(row, f"torch_npu {version}")]
     known = f"{version}, for CANN {row['cann']}" if row is not None and "cann" in row else version
     if wrong:
-        yield Line("torch_npu", "fail", f"{version} {'; '.join(wrong)}", f"pip install {_npu_packages(case)}")
+        yield Line("torch_npu", "fail", f"{version} {'; '.join(wrong)}", _install_npu_packages(case))
     elif machine.torch is not None and machine.torch.imported and machine.torch.kind != "npu" and npus:
         yield _unseen_npus(machine, version, len(npus))
     elif row is None:
@@ -266,9 +276,13 @@ def _against_torch(machine: Machine, version: str, row: Record | None) -> Iterat
     wanted = row["torch"] if row is not None else version
     if _number(torch)[:2] != _number(wanted)[:2]:
         yield f"is made for torch {'.'.join(map(str, _number(wanted)[:2]))}, and torch is {torch}"
-    looks = [one for one in (machine.torch, machine.torch_alone) if one is not None and one.cuda]
-    if looks or "+cu" in torch:
+    if _is_for_cuda(machine):
         yield f"cannot be used with a build of torch for CUDA ({torch}): two accelerators exclude each other"
+
+
+def _is_for_cuda(machine: Machine) -> bool:
+    looks = [one for one in (machine.torch, machine.torch_alone) if one is not None and one.cuda]
+    return bool(looks) or "+cu" in machine.versions.get("torch", "")
 
 
 def _against_python(row: Record | None, what: str) -> Iterator[str]:
@@ -283,14 +297,26 @@ def _against_python(row: Record | None, what: str) -> Iterator[str]:
         yield f"is made for Python {span}, and this is {'.'.join(map(str, here))}"
 
 
-def _npu_packages(case: Case) -> str:
-    """The torch and torch_npu that fit the CANN that is here, or else the newest that the table has a CANN for."""
+def _proposed(case: Case) -> Record | None:
+    """The newest torch_npu for the CANN that is here, or else the newest that the table has a CANN for."""
     rows = case.catalog.ascend_versions["torch_npu"] if case.catalog is not None else []
     cann = case.machine.cann.version if case.machine.cann is not None else None
-    fits = [row for row in rows if "cann" in row and (cann is None or _number(row["cann"])[:2] == _number(cann)[:2])]
-    if not fits:
-        return "torch and torch_npu of the releases that Ascend/pytorch names for your CANN"
-    return f"torch=={fits[0]['torch']} torch-npu=={fits[0]['version']}"
+    fits = (row for row in rows if "cann" in row and (cann is None or _number(row["cann"])[:2] == _number(cann)[:2]))
+    return next(fits, None)
+
+
+def _install_npu_packages(case: Case) -> str:
+    """How to get the torch and torch_npu that are proposed: torch first, for torch_npu would take PyPI's, with CUDA."""
+    row = _proposed(case)
+    if row is None:
+        return "install torch, its CPU build, and torch_npu of the releases that Ascend/pytorch names for your CANN"
+    # pip takes a build for CUDA of the same release to be what was asked for.
+    before = "pip uninstall -y torch && " if _is_for_cuda(case.machine) else ""
+    return f"{before}{_cpu_torch(row['torch'])} && pip install torch-npu=={row['version']}"
+
+
+def _cpu_torch(version: str) -> str:
+    return devices.CPU_TORCH.replace("install torch ", f"install torch=={version} ")
 
 
 def _cann(case: Case) -> Iterator[Line]:
@@ -298,7 +324,7 @@ def _cann(case: Case) -> Iterator[Line]:
     if not machine.has_npu_software:
         return
     cann, version = machine.cann, machine.versions.get("torch_npu")
-    row = _npu_row(case, version) if version is not None else None
+    row = _npu_row(case, version) if version is not None else _proposed(case)
     wanted = row.get("cann") if row is not None else None
     install = f"install CANN {wanted or 'of the release that torch_npu names'} and source its set_env.sh"
     if cann is None:
@@ -316,7 +342,7 @@ def _cann(case: Case) -> Iterator[Line]:
             "CANN",
             "warn",
             f"{shown} is {age} than torch_npu {version} was released with: {wanted}",
-            f"install CANN {wanted}, or pip install {_npu_packages(case)}",
+            f"install CANN {wanted}, or {_install_npu_packages(case)}",
         )
     else:
         yield Line("CANN", "ok", shown)
@@ -384,7 +410,9 @@ def _devices(case: Case) -> Iterator[Line]:
     rows = dict(_rows(case))
     for chip, row in rows.items():
         groups.setdefault((chip.kind, chip.name, row.key if row is not None else None), []).append(chip)
-    if not groups:
+    if case.machine.has_hidden_npus:
+        yield _hidden_npus(case.machine)
+    elif not groups:
         yield Line("devices", "ok", "no accelerator: the CPU")
     for (kind, name, key), chips in groups.items():
         text = f"{len(chips)} × {kind}: {name}" + (f", {_memory(chips)}" if _memory(chips) else "")
@@ -405,6 +433,24 @@ def _devices(case: Case) -> Iterator[Line]:
                 f"{key} has no bfloat16: the probe takes float16 there",
                 "give engines --dtype float16, and --dtype float16 to recommend",
             )
+
+
+def _hidden_npus(machine: Machine) -> Line:
+    """NPUs that are known by a trace alone: by nodes in /dev, or on the bus."""
+    nodes = machine.npu_nodes
+    mend = "in a container mount /usr/local/bin/npu-smi, /usr/local/dcmi, /usr/local/Ascend/driver and "
+    mend += "/etc/ascend_install.info"
+    if nodes:
+        span = f"/dev/{nodes[0]}" + (f" to {nodes[-1]}" if len(nodes) > 1 else "")
+        what = (
+            f"{span} {'are' if len(nodes) > 1 else 'is'} here, and npu-smi is not: nobody can say which NPUs they are"
+        )
+        return Line("devices", "warn", what, f"{mend}; else install the driver, and put npu-smi on the PATH")
+    what = (
+        f"{machine.npus_on_bus} × npu on the PCI bus, but neither /dev/davinci* nor npu-smi: only the CPU can be used"
+    )
+    hand_in = "and hand in /dev/davinci0 (and so on), /dev/davinci_manager, /dev/devmm_svm and /dev/hisi_hdc"
+    return Line("devices", "warn", what, f"{mend}, {hand_in}; else install driver and firmware of your board")
 
 
 def _memory(chips: Sequence[Chip]) -> str:
@@ -493,13 +539,12 @@ def _vllm_ascend(case: Case, version: str) -> Line:
     ]
     wrong += _against_python(row, f"vllm-ascend {version}")
     if wrong:
-        wanted = " ".join(
-            f"{name}=={row[key]}"
-            for key, name in (("vllm", "vllm"), ("torch", "torch"), ("torch_npu", "torch-npu"))
-            if key in row
-        )
+        named = (("vllm", "vllm"), ("torch_npu", "torch-npu"))
+        others = " ".join(f"{name}=={row[key]}" for key, name in named if key in row)
+        commands = [_cpu_torch(row["torch"])] if "torch" in row else []
+        commands += [f"pip install {others}"] if others else []
         cann_too = f", with CANN {row['cann']}" if "cann" in row else ""
-        return Line("vllm-ascend", "warn", f"{version} {'; '.join(wrong)}", f"pip install {wanted}{cann_too}")
+        return Line("vllm-ascend", "warn", f"{version} {'; '.join(wrong)}", f"{' && '.join(commands)}{cann_too}")
     return Line("vllm-ascend", "ok", f"{version}, and what it is made for")
 
 

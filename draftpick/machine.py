@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NamedTuple
@@ -90,9 +90,24 @@ class Machine(NamedTuple):
     """torch_npu is installed, and its libraries do not load."""
     cann: ascend.Cann | None
     driver: str | None
+    npu_nodes: Sequence[str]
+    """The nodes of NPUs in /dev: davinci0 and so on."""
+    npus_on_bus: int
+    """NPUs that the PCI bus shows; a container sees those of its host."""
     hub: Reached | None
     """None where it was not asked."""
     modelscope: Reached | None
+
+    @property
+    def has_hidden_npus(self) -> bool:
+        """Whether NPUs are here that nobody can look at: their tool is missing, as in a container without mounts."""
+        return self.tools["npu"].missing and bool(self.npu_nodes or self.npus_on_bus)
+
+    @property
+    def is_cpu_alone(self) -> bool:
+        """Whether there is no sign of an accelerator."""
+        tools = all(self.tools[kind].missing for kind in ("npu", "cuda"))
+        return tools and not (self.chips or self.npu_nodes or self.npus_on_bus)
 
     @property
     def has_npu_software(self) -> bool:
@@ -127,6 +142,8 @@ def look(offline: str | None, hub: str | None, modelscope: str | None) -> Machin
         lacks_cann=found.get("lacks_cann", False),
         cann=ascend.cann(),
         driver=ascend.driver_version() or devices.driver_in(tools["npu"].answer),
+        npu_nodes=ascend.nodes(),
+        npus_on_bus=ascend.on_the_bus(),
         hub=found.get("hub"),
         modelscope=found.get("modelscope"),
     )

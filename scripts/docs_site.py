@@ -2,7 +2,7 @@
 
 Pages link to files of the repository. Those outside docs/ (README, a catalogue's file) are brought into the site, under
 `project/`, and the links lead there. The catalogue's pages are made here, formulas become MathML, which browsers draw
-by themselves, and of a console's block the typed lines stand out.
+by themselves, of a console's block the typed lines stand out, and Chinese pages are said to be Chinese.
 """
 
 from __future__ import annotations
@@ -83,6 +83,13 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
         changed = {tag: (theirs[tag], ours[tag]) for tag in theirs | ours if theirs[tag] != ours[tag]}
         LOG.warning("%s is read otherwise than on GitHub (there, here): %s", page.file.src_uri, changed)
     return html
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """The language of a page by its name, as README.zh-CN.md: browsers choose fonts and voices by it."""
+    if re.search(r"\.zh(-CN)?\.md$", page.file.src_uri):
+        return re.sub(r'<html lang="[^"]*"', '<html lang="zh-CN"', output, count=1)
+    return output
 
 
 def _parts(html: str) -> Counter[str]:

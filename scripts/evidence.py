@@ -107,7 +107,7 @@ LIMITS_OF_IT = """\
 def missing(part: Part, engines: Path) -> str:
     """Why a part cannot be run here; empty where it can."""
     lacks = [HOW_TO_GET[name] for name in part.needs if not (ROOT / name.format(engines=engines)).exists()]
-    return f"needs {', and '.join(lacks)}" if lacks else ""
+    return f"it needs {', and '.join(lacks)}, and that was not there" if lacks else ""
 
 
 def commands(parts: Sequence[Part], engines: Path) -> tuple[list[list[str]], list[list[str]]]:
@@ -147,12 +147,14 @@ def kept() -> dict[str, Record]:
 def page(found: Mapping[str, Record], absent: Mapping[str, str]) -> str:
     """docs/evidence.md out of records by part, and reasons why others are not there."""
     settings = list(dict.fromkeys(_place(one) for one in found.values()))
-    sections = [line for part in PARTS for line in _section(part, found.get(part.name), absent, settings)]
+    ran_first = sorted(PARTS, key=lambda part: part.name not in found)
+    sections = [line for part in ran_first for line in _section(part, found.get(part.name), absent, settings)]
     missed = [(part, one) for part in PARTS if part.name in found for one in _missed(found[part.name])]
-    return "\n".join([*_head(settings, missed), *sections, "## What these figures do not show", "", LIMITS_OF_IT])
+    head = _head(settings, len(PARTS), len(set(found) & {part.name for part in PARTS}), missed)
+    return "\n".join([*head, *sections, "## What these figures do not show", "", LIMITS_OF_IT])
 
 
-def _head(settings: Sequence[str], missed: Sequence[tuple[Part, Figure]]) -> Iterator[str]:
+def _head(settings: Sequence[str], parts: int, ran: int, missed: Sequence[tuple[Part, Figure]]) -> Iterator[str]:
     yield "# Evidence"
     yield ""
     yield "What draftpick says of itself, measured. `make evidence` runs the commands below and writes this page: no"
@@ -164,12 +166,17 @@ def _head(settings: Sequence[str], missed: Sequence[tuple[Part, Figure]]) -> Ite
         return
     yield from (f"Machine {letter}: {place}." for letter, place in zip("ABCDEFGH", settings, strict=False))
     yield ""
+    said = f"{ran} of {parts} parts {'was' if ran == 1 else 'were'} run here; of their figures"
     if missed:
-        yield f"Short of their limits, {len(missed)} in all:"
+        short = "falls short of its limit" if len(missed) == 1 else "fall short of their limits"
+        yield f"{said} {len(missed)} {short}:"
         yield ""
         yield from (f"- [{part.name}](#{part.name}): {_cell(one.what)}: {_cell(one.seen)}" for part, one in missed)
     else:
-        yield "No figure falls short of its limit."
+        yield f"{said} none falls short of its limit."
+    if ran < parts:
+        yield ""
+        yield "The parts that were not run stand last, each with the reason."
     yield ""
 
 
@@ -189,7 +196,8 @@ def _section(part: Part, record: Record | None, absent: Mapping[str, str], setti
     yield f"    make evidence PARTS={part.name}"
     yield ""
     if record is None:
-        yield f"Not run: {absent.get(part.name) or 'it was not asked for'}."
+        reason = absent.get(part.name) or "no run on this machine has taken it in yet; the command above does"
+        yield f"Not run: {reason}."
         yield ""
         return
     yield _when(record, settings)
@@ -242,7 +250,7 @@ def main() -> int:
     todo = [part for part in PARTS if part.name in names and not absent[part.name] and not options.page_only]
     for part in todo:
         (KEPT / f"{part.name}.json").unlink(missing_ok=True)
-        absent[part.name] = "its script ended without a result"
+        absent[part.name] = "its script failed on this machine before it had a figure"
     alone, beside = commands(todo, options.engines)
     for words in alone:
         run(words, beside=False)

@@ -128,6 +128,25 @@ def shows(text: str) -> str:
 
 
 NO_TORCH = ("torch", "warn", "not installed: nothing can be measured", r"pip install 'draftpick\[probe\]'")
+CPU_INDEX = r"--index-url https://download\.pytorch\.org/whl/cpu"
+
+
+def proposed(torch: str, torch_npu: str) -> str:
+    """A pattern of two commands: torch_npu alone would bring the build of torch that it cannot be used with."""
+    torch, torch_npu = re.escape(torch), re.escape(torch_npu)
+    return rf"pip install torch=={torch} {CPU_INDEX} && pip install torch-npu=={torch_npu}$"
+
+
+def on_bus(*ids: tuple[str, str, str]) -> dict[str, str]:
+    """Files of the PCI bus: vendor, class and device of each."""
+    names = ("vendor", "class", "device")
+    rows = [(f"bus/0000:{at:02x}:00.0", dict(zip(names, one, strict=True))) for at, one in enumerate(ids)]
+    return {f"{folder}/{name}": f"{value}\n" for folder, row in rows for name, value in row.items()}
+
+
+NPU_ON_BUS = ("0x19e5", "0x120000", "0xd802")
+
+
 FULL = A2.format(name="910B3", used=65000, total=65536)
 GOOD = A2.format(name="910B3", used=3401, total=65536).replace("Warning", "OK     ")
 NPUS = {"npu-smi": shows(GOOD)}
@@ -139,7 +158,12 @@ HANGS = "exec /bin/sleep 60"
 QUICK = "from draftpick import devices, machine; devices.TIMEOUT_S = 0.3; devices.GRACE_S = 0.2; machine.IMPORT_S = 1.5"
 
 STATES: dict[str, State] = {
-    "nothing": State([NO_TORCH, ("devices", "ok", "no accelerator: the CPU", "")]),
+    "nothing": State(
+        [
+            ("torch", "warn", "not installed", rf"pip install torch {CPU_INDEX} \(the CPU build.*, then: pip install"),
+            ("devices", "ok", "no accelerator: the CPU", ""),
+        ]
+    ),
     "torch on a CPU": State(
         [("torch", "ok", r"2\.10\.0\+cpu, imported in .* s; it sees no accelerator, the CPU", "")],
         packages={"torch": torch(), "transformers": ("5.5.4", "")},
@@ -153,11 +177,21 @@ STATES: dict[str, State] = {
         tools={"nvidia-smi": shows("NVIDIA H200, 143771, 512")},
     ),
     "no NVIDIA driver": State(
-        [NO_TORCH, ("nvidia-smi", "warn", "failed with exit code 9: NVIDIA-SMI has failed", "install the driver")],
+        [
+            ("torch", "warn", "not installed", "install the build of torch for this device, then"),
+            ("nvidia-smi", "warn", "failed with exit code 9: NVIDIA-SMI has failed", "install the driver"),
+        ],
         tools={"nvidia-smi": "echo NVIDIA-SMI has failed; exit 9"},
     ),
     "torch lacks a library": State(
-        [("torch", "fail", r"import torch raises: libgomp\.so: no such file", "pip install --force-reinstall torch")],
+        [
+            (
+                "torch",
+                "fail",
+                r"import torch raises: libgomp\.so: no such file",
+                rf"pip install --force-reinstall torch \(for a CPU {CPU_INDEX}\)",
+            )
+        ],
         1,
         packages={"torch": ("2.10.0", "raise OSError('libgomp.so: no such file')"), "transformers": ("5.5.4", "")},
     ),
@@ -188,9 +222,9 @@ STATES: dict[str, State] = {
         },
     ),
     "torch is old": State(
-        [("torch", "fail", r"2\.5\.1 is too old", r"2\.6 or later")],
+        [("torch", "fail", r"2\.6\.0 is too old", r"2\.7 or later")],
         1,
-        packages={"torch": torch("2.5.1"), "transformers": ("5.5.4", "")},
+        packages={"torch": torch("2.6.0"), "transformers": ("5.5.4", "")},
     ),
     "transformers is missing": State(
         [("transformers", "warn", "not installed: nothing can be measured", r"draftpick\[probe\]")],
@@ -242,11 +276,63 @@ STATES: dict[str, State] = {
         cann="9.1.0",
         sourced=False,
     ),
+    "NPUs and nothing else": State(
+        [
+            *HAPPY,
+            (
+                "torch",
+                "warn",
+                "not installed",
+                r"install torch and torch_npu as the line of torch_npu below says, then",
+            ),
+            ("torch_npu", "warn", "not installed, and npu-smi shows 2", f"^{proposed('2.12.0', '2.12.0')}"),
+            ("CANN", "warn", "not found", r"^install CANN 9\.1\.0 and source"),
+        ],
+        tools=NPUS,
+    ),
+    "a container with nodes and no tool": State(
+        [
+            ("torch", "warn", "not installed", "install the build of torch for this device"),
+            (
+                "devices",
+                "warn",
+                "^/dev/davinci0 to davinci10 are here, and npu-smi is not",
+                "in a container mount /usr/local/bin/npu-smi, /usr/local/dcmi, /usr/local/Ascend/driver and",
+            ),
+        ],
+        home={"dev/davinci10": "", "dev/davinci0": "", "dev/davinci_manager": "", **on_bus(NPU_ON_BUS)},
+    ),
+    "a container with one node and the packages": State(
+        [
+            ("devices", "warn", "^/dev/davinci3 is here", ""),
+            ("npu-smi", "warn", "is not on the PATH", ""),
+            ("NPU driver", "warn", "not found", ""),
+        ],
+        packages=npu_packages(),
+        cann="9.1.0",
+        home={"dev/davinci3": ""},
+    ),
+    "a container without mounts": State(
+        [
+            ("torch", "warn", "not installed", "install the build of torch for this device"),
+            (
+                "devices",
+                "warn",
+                r"^2 × npu on the PCI bus, but neither /dev/davinci\* nor npu-smi",
+                "hand in /dev/davinci0 .*, /dev/davinci_manager.* else install driver and firmware",
+            ),
+        ],
+        home=on_bus(NPU_ON_BUS, ("0x19e5", "0x120000", "0xd500"), ("0x10de", "0x030200", "0x2335")),
+    ),
+    "a board of the same maker that is no NPU": State(
+        [NO_TORCH, ("devices", "ok", "no accelerator: the CPU", "")],
+        home={"dev/davinci_manager": "", **on_bus(("0x19e5", "0x020000", "0xd802"), ("0x19e5", "0x120000", "0xa250"))},
+    ),
     "CANN is here and nobody uses it": State(
         [
             NO_TORCH,
             *HAPPY,
-            ("torch_npu", "warn", "not installed, and npu-smi shows 2", r"torch==2\.9\.0 torch-npu==2\.9\.0"),
+            ("torch_npu", "warn", "not installed, and npu-smi shows 2", proposed("2.9.0", "2.9.0")),
             ("CANN", "warn", "its variables are not set", r"source .*/set_env\.sh"),
         ],
         tools=NPUS,
@@ -259,7 +345,7 @@ STATES: dict[str, State] = {
                 "CANN",
                 "warn",
                 r"8\.3\.RC1 in .* is older than torch_npu 2\.10\.0\.post4",
-                r"CANN 9\.1\.0, or pip install torch==2\.8\.0",
+                rf"CANN 9\.1\.0, or {proposed('2.8.0', '2.8.0')}",
             )
         ],
         packages=npu_packages(),
@@ -294,7 +380,7 @@ STATES: dict[str, State] = {
                 "torch_npu",
                 "fail",
                 r"is made for torch 2\.12, and torch is 2\.10\.0\+cpu",
-                r"torch==2\.12\.0 torch-npu==2\.12\.0",
+                f"^{proposed('2.12.0', '2.12.0')}",
             )
         ],
         1,
@@ -306,7 +392,7 @@ STATES: dict[str, State] = {
         [
             ("torch", "fail", r"import torch raises: .*Two accelerators", "mend torch_npu, see below"),
             ("transformers", "ok", r"5\.5\.4", ""),
-            ("torch_npu", "fail", r"build of torch for CUDA \(2\.10\.0\)", "torch-npu=="),
+            ("torch_npu", "fail", r"build of torch for CUDA \(2\.10\.0\)", "^pip uninstall -y torch && pip install"),
         ],
         1,
         packages={
@@ -484,7 +570,8 @@ STATES: dict[str, State] = {
                 r"0\.23\.0 is made for vllm 0\.23\.0, and this is 0\.18\.0; is made for torch 2\.10\.0, and this is "
                 r"2\.9\.0\+cpu; is made for torch_npu 2\.10\.0\.post4, and this is 2\.9\.0; is made for triton-ascend "
                 r"3\.2\.2, and there is none; is made for CANN 9\.1\.0, and this is 8\.5\.0",
-                r"pip install vllm==0\.23\.0 torch==2\.10\.0 torch-npu==2\.10\.0\.post4, with CANN 9\.1\.0",
+                rf"pip install torch==2\.10\.0 {CPU_INDEX} && pip install vllm==0\.23\.0 "
+                r"torch-npu==2\.10\.0\.post4, with CANN 9\.1\.0",
             )
         ],
         packages={
@@ -640,7 +727,9 @@ def cann_in(folder: Path, state: State) -> dict[str, str]:
 
 def examined(python: Path, state: State, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     arguments = ["draftpick", "doctor", *state.options, *options]
-    script = f"import sys\n{state.before}\nsys.argv = {arguments!r}\nfrom draftpick.cli import main\nmain()"
+    attached = "from pathlib import Path\nfrom draftpick import ascend\nascend.NODES, ascend.BUS = "
+    attached += "Path.home() / 'dev', Path.home() / 'bus'\n"
+    script = f"import sys\n{attached}{state.before}\nsys.argv = {arguments!r}\nfrom draftpick.cli import main\nmain()"
     return subprocess.run(
         [python, "-c", script],
         env=made(state, folder),

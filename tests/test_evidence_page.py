@@ -65,10 +65,22 @@ def test_the_page_shows_each_figure_as_it_was_recorded() -> None:
 
 def test_the_page_names_what_falls_short_first() -> None:
     before, _, _ = evidence.page({"start-up": RECORD}, {}).partition("## start-up")
-    assert "Short of their limits, 1 in all:" in before
+    assert f"1 of {len(evidence.PARTS)} parts was run here; of their figures 1 falls short of its limit:" in before
     assert "too \\*slow\\*: 3 s (of 4)" in before
     good = RECORD._replace(told=records.Told(FIGURES[:1]))
-    assert "No figure falls short" in evidence.page({"start-up": good}, {})
+    assert "of their figures none falls short of its limit." in evidence.page({"start-up": good}, {})
+    both = evidence.page({"start-up": RECORD, "gate": RECORD._replace(part="gate")}, {})
+    assert f"2 of {len(evidence.PARTS)} parts were run here; of their figures 2 fall short of their limits:" in both
+
+
+def test_the_parts_that_were_run_stand_first() -> None:
+    page = evidence.page({"gate": RECORD._replace(part="gate"), "memory": RECORD._replace(part="memory")}, {})
+    names = [part.name for part in evidence.PARTS]
+    headings = re.findall(r"^## (\S+)$", page, re.MULTILINE)
+    assert headings == ["gate", "memory", *(name for name in names if name not in ("gate", "memory"))]
+    assert "The parts that were not run stand last" in page
+    every = evidence.page({name: RECORD._replace(part=name) for name in names}, {})
+    assert "stand last" not in every
 
 
 @pytest.mark.parametrize(
@@ -94,14 +106,17 @@ def test_two_machines_are_told_apart() -> None:
 
 
 def test_a_part_that_was_not_run_says_why() -> None:
-    page = evidence.page({}, {"served": "needs vLLM"})
-    assert "Not run: needs vLLM." in page
+    page = evidence.page({}, {"served": "it needs vLLM, and that was not there"})
+    assert "Not run: it needs vLLM, and that was not there." in page
+    assert "Not run: no run on this machine has taken it in yet; the command above does." in page
     assert page.count("Not run: ") == len(evidence.PARTS)
 
 
 def test_a_part_that_lacks_something_is_told_with_how_to_get_it(tmp_path: Path) -> None:
     part = next(part for part in evidence.PARTS if part.name == "served")
-    assert "make eval-served" in evidence.missing(part, tmp_path)
+    reason = evidence.missing(part, tmp_path)
+    assert reason.startswith("it needs vLLM for CPUs, which `make eval-served` installs")
+    assert reason.endswith(", and that was not there")
     assert evidence.missing(evidence.PARTS[0], tmp_path) == ""
 
 
@@ -138,4 +153,5 @@ def test_every_figure_of_the_committed_page_has_a_command_of_the_makefile() -> N
         assert ran != ("Not run: " in sections[part.name])
         assert not ran or len(found[part.name]) > 1
     shorter = sum(row[3] == "MISSED" for rows in found.values() for row in rows)
-    assert (f"Short of their limits, {shorter} in all:" if shorter else "No figure falls short") in page
+    short = {0: "(none|No figure) falls", 1: "1 falls"}.get(shorter, f"{shorter} fall")
+    assert re.search(f"{short} short of", page)

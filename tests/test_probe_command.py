@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from commands import Answer, command, environment, from_a_terminal, run
 from jsonschema import Draft202012Validator
 
-from draftpick import replay
+from draftpick import choices, replay
 from draftpick.probe_file import read_probe
 from draftpick.probing import command as command_of_probe
 from draftpick.probing import trace as traces
@@ -627,6 +628,21 @@ def test_what_needs_no_draft_is_named_where_no_draft_gains(tmp_path: Path) -> No
     options = ("--responses", str(answers), "--costs", str(tmp_path / "costs.json"), "-k", "4", "--precision", "0")
     answer = run("probe", TARGET, DRAFT, "-o", str(tmp_path / "probe.json"), *options, "--exit-zero")
     assert answer.exit_code == 0, answer.stderr
-    assert "Without a draft" in document(tmp_path / "probe.json")["decision"]["sentence"]
+    sentence = document(tmp_path / "probe.json")["decision"]["sentence"]
+    assert "Without a draft" in sentence
+    assert "doubtful" not in sentence, "costs that were given have no spread"
     again = run("plan", str(tmp_path / "probe.json"), "--json", "--exit-zero").document
     assert "Without a draft" in again["decision"]["sentence"]
+
+
+DOUBTFUL = r"\(timings doubtful: passes of one kind spread by \d+ %; measure on a quiet machine\)\."
+
+
+def test_a_verdict_says_at_once_that_its_timings_are_doubtful(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However little passes spread on the machine that runs this: the limit lies below it."""
+    monkeypatch.setattr("draftpick.probing.document.PROBE", {**choices.PROBE, "unstable": -1.0})
+    answer = run("probe", TARGET, TARGET, "-o", str(tmp_path / "probe.json"), *QUICK, "-k", "1", "--exit-zero")
+    assert answer.exit_code == 0, answer.stderr
+    sentence = document(tmp_path / "probe.json")["decision"]["sentence"]
+    # Where timings alone keep it open, it says that instead.
+    assert re.search(rf"on 6 prompts {DOUBTFUL}|its timings are too unsteady to decide", sentence)

@@ -66,6 +66,15 @@ def test_the_python_example_holds(page: Path) -> None:
     assert said > 1
 
 
+def test_the_start_that_the_readme_leads_to_can_be_used_as_it_is(tmp_path: Path) -> None:
+    """vLLM-Ascend crashes at the first request without the sizes, and only the number of sequences gives them."""
+    (step,) = re.findall(r"^draftpick (recommend TARGET .* )-o advice\.json$", text_of(READMES[0]), re.MULTILINE)
+    advice = str(tmp_path / "advice.json")
+    answer = run(*shlex.split(step.replace("TARGET", "Qwen/Qwen2.5-72B-Instruct")), "-o", advice)
+    assert answer.exit_code == 0, answer.stderr
+    assert "cudagraph_capture_sizes" in run("launch", advice).stdout
+
+
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
 def test_the_readme_names_every_exit_code(page: Path) -> None:
     codes = re.findall(r"^\| (\d+) \|", text_of(page), re.MULTILINE)

@@ -149,6 +149,24 @@ def test_a_page_of_the_site_is_made_as_it_should_be(tmp_path: Path) -> None:
     assert "What it does is told" not in first
 
 
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [("ascend.zh.md", "zh-CN"), ("project/README.zh-CN.md", "zh-CN"), ("ascend.md", "en"), ("project/README.md", "en")],
+)
+def test_a_page_names_its_language(tmp_path: Path, name: str, language: str) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    import docs_site
+    from mkdocs.config import load_config
+    from mkdocs.structure.files import File
+    from mkdocs.structure.pages import Page
+
+    file = File(name, str(DOCS), str(tmp_path), use_directory_urls=False)
+    page = Page(None, file, load_config(str(ROOT / "mkdocs.yml")))
+    made = docs_site.on_post_page('<!doctype html>\n<html lang="en" class="no-js"><p lang="en">', page)
+    assert made == f'<!doctype html>\n<html lang="{language}" class="no-js"><p lang="en">'
+
+
 def test_a_console_is_shown_as_text() -> None:
     pytest.importorskip("mkdocs")
     pytest.importorskip("latex2mathml")

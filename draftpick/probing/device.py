@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from draftpick.ascend import hide_torch_npu, is_hidden, lacks_cann
 from draftpick.catalog import Catalog
-from draftpick.devices import chips
+from draftpick.devices import CPU_TORCH, chips
 from draftpick.errors import DraftpickError, UsageError
 from draftpick.pair import Device
 
@@ -71,7 +71,9 @@ def torch_here() -> Any:
         import transformers
     except Exception as error:  # a broken plug-in of torch raises RuntimeError or OSError
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = "install the build of torch for this device, then: pip install 'draftpick[probe]'"
+        hint = (
+            f"install the build of torch for this device ({CPU_TORCH} for a CPU), then: pip install 'draftpick[probe]'"
+        )
         if "backend extension" in first or "libhccl" in first or "libascend" in first:
             hint = "torch-npu does not fit what is installed here: `draftpick doctor` says what, and how to mend it"
         raise CannotProbe(f"the probe needs torch and transformers: {first}", hint) from None

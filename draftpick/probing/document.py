@@ -18,7 +18,7 @@ from draftpick.probing import result
 from draftpick.probing.outcome import Costs, Outcome, ServedCosts
 from draftpick.probing.prompts import digest
 from draftpick.probing.result import Measured
-from draftpick.probing.timing import Passes
+from draftpick.probing.timing import Passes, Timing
 from draftpick.probing.trace import as_trace
 from draftpick.replay import Replayed
 from draftpick.rules.known_issues import matching
@@ -126,7 +126,7 @@ def _decision(
         return probe_file.DecisionRecord(action=said.action, evidence=outcome.evidence, sentence=sentence)  # type: ignore[arg-type]
     gain = (
         f"{row.speedup:.2f}× the plain decoding speed ({one.level:.0%} interval {row.low:.2f} to {row.high:.2f}) was "
-        f"measured on {outcome.num_prompts} prompts"
+        f"measured on {outcome.num_prompts} prompts{'' if unsteady else _doubt_of_timings(outcome, one.draft)}"
     ).replace("%", " %")
     where = f"in {_software_name(outcome)} on {_device_name(outcome)}"
     if said.action == "speculate":
@@ -151,6 +151,23 @@ def _decision(
     )
 
 
+def _doubt_of_timings(outcome: Outcome, draft: str) -> str:
+    """What is said of a speed-up at once, lest a verdict sound surer than the timings that it rests on."""
+    priced, costs = outcome.priced(draft), outcome.costs.get(draft)
+    widest = max((one.spread for passes in costs.passes for one in _kinds(passes)), default=0.0) if costs else 0.0
+    if widest > PROBE["unstable"]:
+        seen = f"passes of one kind spread by {widest:.0%}"
+    elif priced is not None and priced.spread > PROBE["unstable"]:
+        seen = f"they are known to ±{priced.spread:.0%}"
+    else:
+        return ""
+    return f" (timings doubtful: {seen}; measure on a quiet machine)".replace("%", " %")
+
+
+def _kinds(passes: Passes) -> tuple[Timing, ...]:
+    return (*passes.target, *passes.draft)
+
+
 def _with_lookups(
     decision: probe_file.DecisionRecord, lookups: Sequence[probe_file.LookupRecord]
 ) -> probe_file.DecisionRecord:
@@ -172,7 +189,8 @@ def _without_plan(outcome: Outcome, said: Decision, found: Sequence[Measured], p
         gain = f"{row.speedup:.2f}× ({row.low:.2f} to {row.high:.2f}) at num_spec_tokens = {row.k}"
         return (
             f"Do not speculate with {target} in {_software_name(outcome)} on {_device_name(outcome)}: {one.draft}, the "
-            f"best that was measured, gives {gain} on {outcome.num_prompts} prompts."
+            f"best that was measured, gives {gain} on {outcome.num_prompts} prompts"
+            f"{_doubt_of_timings(outcome, one.draft)}."
         )
     rates = ", ".join(f"{one.draft} {one.rate.value:.3f}" for one in found)
     failed = next((check for check in outcome.checks if not check.passed), None)
@@ -384,7 +402,7 @@ def _doubts_of_costs(costs: Costs) -> list[str]:
             said.append(
                 "a model here cannot take back what it read: its passes were timed with a context that grew meanwhile"
             )
-        spreads = [one.spread for one in (*passes.target, *passes.draft)]
+        spreads = [one.spread for one in _kinds(passes)]
         shaky = sum(spread > PROBE["unstable"] for spread in spreads)
         if shaky:
             said.append(
