@@ -374,8 +374,12 @@ def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -
     return UsageError(f"unknown {kind} {asked!r}", f"{hint} (`draftpick catalog list --kind {kind}s` shows all)")
 
 
-def load(overlay: Path | None = None) -> Catalog:
-    """The catalogue, with the user's own overlay and then `overlay` laid over it."""
+def load(overlay: Path | None = None, *, without: str | None = None) -> Catalog:
+    """The catalogue, with the user's own overlay and then `overlay` laid over it.
+
+    `without` is the id of a model whose rows in overlays are left out, as one that is about to be replaced.
+    Raises InvalidCatalog for an overlay that is not sound.
+    """
     index = dict(_parsed("index.json"))
     for kind in ("models", "heads", "tokenizers", "engines", "devices", "issues"):
         index[kind] = _Lines(f"{kind}.jsonl", index[kind])
@@ -386,4 +390,4 @@ def load(overlay: Path | None = None) -> Catalog:
         return Catalog(index)
     from draftpick.catalog_index import lay_over
 
-    return Catalog(lay_over(index, _parsed("details.json"), folders))
+    return Catalog(lay_over(index, _parsed("details.json"), folders, without=without))

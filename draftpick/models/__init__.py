@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 _MAX_ADAPTERS = 4
 
 
-def resolve(name: str, catalog: Catalog, *, revision: str | None = None, offline: bool = False) -> ModelProfile:
-    """The profile of the model that `name` stands for.
+def resolve(
+    name: str, catalog: Catalog, *, revision: str | None = None, offline: bool = False, id: str | None = None
+) -> ModelProfile:
+    """The profile of the model that `name` stands for; `id` is what a path shall be called, in place of itself.
 
     Looked up in this order: path (a model folder or a GGUF file), catalogue, caches of Hugging Face and ModelScope, hub
     (metadata only). A name that looks like a path is never sent to the hub.
 
     Raises NotResolvable for what is missing, gated, out of reach or empty, InvalidFile for what is corrupt.
     """
+    if _looks_like_path(name):
+        return _from_path(name, catalog, offline, 0, id=id)
     return _resolve(name, catalog, revision, offline, 0)
 
 
@@ -124,7 +128,7 @@ def _looks_like_path(name: str) -> bool:
         return False
 
 
-def _from_path(name: str, catalog: Catalog, offline: bool, depth: int) -> ModelProfile:
+def _from_path(name: str, catalog: Catalog, offline: bool, depth: int, *, id: str | None = None) -> ModelProfile:
     from pathlib import Path
 
     from draftpick.errors import InvalidFile
@@ -132,9 +136,9 @@ def _from_path(name: str, catalog: Catalog, offline: bool, depth: int) -> ModelP
 
     path = Path(os.path.expanduser(name))
     if _is_folder(path):
-        return profile_from_folder(path, catalog, id=name, base=_base(catalog, offline, depth))
+        return profile_from_folder(path, catalog, id=id or name, base=_base(catalog, offline, depth))
     if path.suffix.lower() == ".gguf":
-        return profile_from_gguf_file(path, catalog, id=name)
+        return profile_from_gguf_file(path, catalog, id=id or name)
     raise InvalidFile(f"{name} is neither a model folder nor a GGUF file", "name the folder that holds config.json")
 
 
