@@ -280,9 +280,19 @@ class Catalog:
             raise UsageError(f"no version stands behind the @ of {name!r}", f"write {asked}@VERSION, or {asked} alone")
         key = self._index["engine_names"].get(asked.lower())
         if key is None:
+            self._refuse_spelling(name)
             raise _unknown("engine", asked, self._index["engine_names"], self.engines)
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
+
+    def _refuse_spelling(self, name: str) -> None:
+        """Raise UsageError for a version that is written in another way than behind an @."""
+        import re
+
+        found = re.fullmatch(r"(.+?)(?:[=~<>!: ]+|-)v?(\d\S*)", name.strip()[: 2 * _LONGEST_VERSION])
+        key = self._index["engine_names"].get(found[1].lower()) if found is not None else None
+        if found is not None and key is not None:
+            raise UsageError(f"unknown engine {name[: 2 * _LONGEST_VERSION]!r}", f"write {key}@{found[2]}")
 
     def issues_of(self, engine: str) -> Sequence[Record]:
         """The known issues of an engine, by its key, as the catalogue writes them."""

@@ -428,9 +428,13 @@ def gate(
     options = _options(dict(locals()))
     if init is not None:
         from draftpick.advice_file import read_advice
-        from draftpick.gating.start import first_policy
+        from draftpick.gating.start import first_policy, what_next
+        from draftpick.report.text import printable
 
-        console.write(first_policy(read_advice(init)), output)
+        advice = read_advice(init)
+        console.write(first_policy(advice), output)
+        for line in what_next(advice, output or Path("pairs.toml")):
+            console.remark(printable(line))
         return
     from draftpick import commands
 
@@ -642,7 +646,10 @@ def catalog_list(
         str,
         typer.Option(help="models, heads, tokenizers, engines, devices or issues.", autocompletion=completion.kinds),
     ] = "models",
-    family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="Only this family, as Qwen.", show_default=False, autocompletion=completion.families),
+    ] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,

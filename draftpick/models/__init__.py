@@ -82,8 +82,28 @@ def _from_caches_or_hub(name: str, catalog: Catalog, revision: str | None, offli
 
 
 def _suggestion(name: str, catalog: Catalog) -> str:
+    quantised = _quantised(name, catalog)
+    if quantised is not None:
+        base, how = quantised
+        return f"judge {base} with --quantization {how} (of a draft: --draft-quantization {how})"
     close = catalog.nearest(name[:200])
     return f"did you mean {', '.join(close)}?" if close else "`draftpick catalog list` shows the known ids"
+
+
+_QUANTISED = r"[-_.](?:quantized[-_.])?(fp8|nvfp4|mxfp4|awq|gptq|int[48]|w[48]a(?:16|8))(?:[-_.][a-z0-9]+){0,3}"
+"""What quantisers put behind the name of a model."""
+
+
+def _quantised(name: str, catalog: Catalog) -> tuple[str, str] | None:
+    """The catalogued model whose quantised copy a name seems to be, and the name of the quantisation."""
+    import re
+
+    ending = re.search(f"{_QUANTISED}$", name[:200], re.IGNORECASE)
+    if ending is None:
+        return None
+    whole = name[: ending.start()]
+    base = catalog.model_id(whole) or catalog.model_id(whole.rpartition("/")[2])
+    return (base, ending[1].lower()) if base is not None else None
 
 
 def _from_cache(name: str, catalog: Catalog, revision: str | None, offline: bool, depth: int) -> ModelProfile | None:
@@ -154,6 +174,7 @@ def _is_folder(path: Path) -> bool:
     except FileNotFoundError as error:
         if os.path.islink(path):
             raise InvalidFile(f"{path} is a link to what is not there", "mend the link, or name the folder") from error
-        raise NotResolvable(f"there is no {path}", "see whether the path is spelled right") from error
+        shown = path if path.is_absolute() or str(path).startswith(".") else f"./{path}"
+        raise NotResolvable(f"no file or folder {shown}", "see whether the path is spelled right") from error
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
