@@ -104,11 +104,16 @@ def validate(
     return sorted(seen.problems, key=lambda problem: (problem.severity, problem.file, problem.where))
 
 
+def _shipped_folder() -> Path:
+    """The catalogue of the checkout, or the one that came with the package."""
+    package = Path(__file__).parent
+    beside = package.parent / "catalog"
+    return beside if (beside / "families").is_dir() else package / "_data" / "catalog"
+
+
 def shipped_rows() -> dict[str, Any]:
     """The models, and the keys of tokenizers and engines, of the shipped catalogue, as an overlay needs them."""
-    from draftpick.catalog import packed_folder
-
-    folder = packed_folder()
+    folder = _shipped_folder()
     files = [read_toml(path) for path in sorted((folder / "families").glob("*.toml"))]
     return {
         "models": {row["id"]: row for content in files for row in content.get("model", ())},

@@ -51,7 +51,7 @@ def what_next(advice: AdviceFile, policy: Path) -> list[str]:
     gate = f"draftpick gate {shlex.quote(str(policy))}"
     chosen = _chosen(advice)
     assert advice.target is not None
-    lines = [f"a policy for {chosen.draft} with {advice.target.id}: read its comments, and set its thresholds"]
+    lines = [f"wrote a policy for {chosen.draft} with {advice.target.id}: read its comments, and set its thresholds"]
     if advice.decision.action != "speculate":
         lines.append("the answer was not to speculate: gate the pair only if it is deployed all the same")
     if chosen.head is not None:
