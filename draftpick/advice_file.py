@@ -13,11 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from draftpick.errors import InvalidFile
 from draftpick.models.bounded import read_json
 from draftpick.pair import evidence_of
 from draftpick.probe_file import RequestRecord
-from draftpick.record import Record, checked
+from draftpick.record import Record, checked, no_such_kind
 
 MOST_BYTES = 64 << 20
 
@@ -509,7 +508,7 @@ def read_advice(path: Path) -> AdviceFile:
 def checked_advice(value: Mapping[str, Any], path: Path) -> AdviceFile:
     """The advice in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
     if value.get("kind", "advice") != "advice" or "candidates" not in value:
-        raise InvalidFile(
-            f"{path} is no advice", "name what `draftpick recommend --json`, `check --json` or `plan --json` wrote"
+        raise no_such_kind(
+            path, value, "no advice", "name what `draftpick recommend --json`, `check --json` or `plan --json` wrote"
         )
     return checked(AdviceFile, value, path, "ask again with --json")

@@ -280,9 +280,19 @@ class Catalog:
             raise UsageError(f"no version stands behind the @ of {name!r}", f"write {asked}@VERSION, or {asked} alone")
         key = self._index["engine_names"].get(asked.lower())
         if key is None:
+            self._refuse_spelling(name)
             raise _unknown("engine", asked, self._index["engine_names"], self.engines)
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
+
+    def _refuse_spelling(self, name: str) -> None:
+        """Raise UsageError for a version that is written in another way than behind an @."""
+        import re
+
+        found = re.fullmatch(r"(.+?)(?:[=~<>!: ]+|-)v?(\d\S*)", name.strip()[: 2 * _LONGEST_VERSION])
+        key = self._index["engine_names"].get(found[1].lower()) if found is not None else None
+        if found is not None and key is not None:
+            raise UsageError(f"unknown engine {name[: 2 * _LONGEST_VERSION]!r}", f"write {key}@{found[2]}")
 
     def issues_of(self, engine: str) -> Sequence[Record]:
         """The known issues of an engine, by its key, as the catalogue writes them."""
@@ -374,8 +384,12 @@ def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -
     return UsageError(f"unknown {kind} {asked!r}", f"{hint} (`draftpick catalog list --kind {kind}s` shows all)")
 
 
-def load(overlay: Path | None = None) -> Catalog:
-    """The catalogue, with the user's own overlay and then `overlay` laid over it."""
+def load(overlay: Path | None = None, *, without: str | None = None) -> Catalog:
+    """The catalogue, with the user's own overlay and then `overlay` laid over it.
+
+    `without` is the id of a model whose rows in overlays are left out, as one that is about to be replaced.
+    Raises InvalidCatalog for an overlay that is not sound.
+    """
     index = dict(_parsed("index.json"))
     for kind in ("models", "heads", "tokenizers", "engines", "devices", "issues"):
         index[kind] = _Lines(f"{kind}.jsonl", index[kind])
@@ -386,4 +400,4 @@ def load(overlay: Path | None = None) -> Catalog:
         return Catalog(index)
     from draftpick.catalog_index import lay_over
 
-    return Catalog(lay_over(index, _parsed("details.json"), folders))
+    return Catalog(lay_over(index, _parsed("details.json"), folders, without=without))

@@ -126,8 +126,10 @@ def _bytes(value: Any, *, sort_keys: bool = True) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys).encode()
 
 
-def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iterable[Path]) -> Record:
-    """The index with the overlays' rows added or replaced; each overlay is validated first.
+def lay_over(
+    index: Mapping[str, Any], details: Mapping[str, Any], folders: Iterable[Path], *, without: str | None = None
+) -> Record:
+    """The index with the overlays' rows added or replaced, but for a model `without`; each overlay is validated first.
 
     Its records are whole again: the look-up tables are derived from what the index keeps apart as details.
     """
@@ -139,7 +141,7 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
         rows = details.get(kind, {})
         merged[kind] = {key: {**rows.get(key, {}), **record} for key, record in index[kind].items()}
     for folder in folders:
-        for path in check_overlay(folder, merged):
+        for path in check_overlay(folder, merged, without=without):
             content = read_toml(path)
             if path.parent.name == "tokenizers":
                 record = _plain(content)
@@ -151,14 +153,16 @@ def lay_over(index: Mapping[str, Any], details: Mapping[str, Any], folders: Iter
             elif path.name == "known_issues.toml":
                 _add_issues(merged, content)
             else:
-                _add_family(merged, content, origin="overlay")
+                _add_family(merged, content, origin="overlay", without=without)
     _add_traits(merged)
     return _derive(merged)
 
 
-def _add_family(index: Record, content: Record, origin: str | None) -> None:
+def _add_family(index: Record, content: Record, origin: str | None, without: str | None = None) -> None:
     family = content.get("family")
     for row in content.get("model", ()):
+        if without is not None and row["id"].lower() == without.lower():
+            continue
         record = _plain(row)
         record.setdefault("family", family)
         if origin:

@@ -428,9 +428,13 @@ def gate(
     options = _options(dict(locals()))
     if init is not None:
         from draftpick.advice_file import read_advice
-        from draftpick.gating.start import first_policy
+        from draftpick.gating.start import first_policy, what_next
+        from draftpick.report.text import printable
 
-        console.write(first_policy(read_advice(init)), output)
+        advice = read_advice(init)
+        console.write(first_policy(advice), output)
+        for line in what_next(advice, output or Path("pairs.toml")):
+            console.remark(printable(line))
         return
     from draftpick import commands
 
@@ -642,7 +646,10 @@ def catalog_list(
         str,
         typer.Option(help="models, heads, tokenizers, engines, devices or issues.", autocompletion=completion.kinds),
     ] = "models",
-    family: Annotated[str | None, typer.Option(help="Only this family, as Qwen.", show_default=False)] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="Only this family, as Qwen.", show_default=False, autocompletion=completion.families),
+    ] = None,
     catalog_folder: Overlay = None,
     json: AsJson = False,
     output: Output = None,
@@ -677,7 +684,7 @@ def catalog_show(
 def catalog_validate(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="An overlay; without it, the catalogue that comes with draftpick.", show_default=False),
+        typer.Argument(help="An overlay; without it, draftpick's own catalogue and your overlay.", show_default=False),
     ] = None,
 ) -> None:
     """Check records against their schema, and parameter counts against the dimensions."""
@@ -696,15 +703,17 @@ def catalog_add(
     offline: Offline = None,
 ) -> None:
     """Write what a model's files say into an overlay, by default the one in your configuration folder."""
-    from draftpick import commands
-    from draftpick.catalog import user_folder
+    from draftpick.catalog import load, user_folder
+    from draftpick.models import resolve
     from draftpick.overlay import add_to_overlay
 
     folder = catalog_folder or user_folder()
     if folder is None:
         raise UsageError("there is no home folder to write to", "name a folder with --catalog")
-    catalog, resolve = commands.sources({"catalog_folder": folder if folder.exists() else None, "offline": offline})
-    path = add_to_overlay(resolve(model, revision), folder, catalog, model_id=model_id)
+    # A row that is replaced tells nothing of the model, and may be the one that has to be mended.
+    catalog = load(folder if folder.exists() else None, without=model_id or model)
+    profile = resolve(model, catalog, revision=revision, offline=bool(offline), id=model_id)
+    path = add_to_overlay(profile, folder, catalog, model_id=model_id)
     console.remark(f"written to {path}")
 
 

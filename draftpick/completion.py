@@ -6,7 +6,7 @@ cannot be read offers nothing: the command itself says what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +21,25 @@ Offers = Iterator[tuple[str, str]]
 """Words, each with what some shells show beside it."""
 
 
-def engines(ctx: typer.Context) -> Offers:
+def words(*known: str) -> Callable[[str], Offers]:
+    """Offers a closed list."""
+
+    def offered(incomplete: str) -> Offers:
+        return _matching(((word, "") for word in known), incomplete)
+
+    return offered
+
+
+def engines(ctx: typer.Context, incomplete: str) -> Offers:
     """Engines by key, with the version that is known."""
-    return ((key, f"{row['name']} {row['version']}") for key, row in _known(ctx, "engines"))
+    return _matching(((key, f"{row['name']} {row['version']}") for key, row in _known(ctx, "engines")), incomplete)
 
 
-def devices(ctx: typer.Context) -> Offers:
+def devices(ctx: typer.Context, incomplete: str) -> Offers:
     """Devices of this machine, and those of the catalogue by key and by other names that are one word."""
-    yield from ((name, "of this machine") for name in ("auto", "npu", "cuda", "mps"))
-    for key, row in _known(ctx, "devices"):
-        names = (key, *row.get("aliases", ()))
-        yield from ((name, str(row["name"])) for name in names if " " not in name)
+    here = ((name, "of this machine") for name in ("auto", "npu", "cuda", "mps"))
+    rows = ((name, str(row["name"])) for key, row in _known(ctx, "devices") for name in (key, *_aliases(row)))
+    return _matching((*here, *rows), incomplete)
 
 
 def torch_devices() -> Offers:
@@ -40,20 +48,23 @@ def torch_devices() -> Offers:
 
 
 def models(ctx: typer.Context, incomplete: str) -> Offers:
-    """Models by id, once a letter is typed: before that, and for paths, a shell offers files."""
-    return ((key, "") for key, _ in _known(ctx, "models") if incomplete)
+    """Models by id or alias, once a letter is typed: before that, and for paths, a shell offers files."""
+    if incomplete:
+        rows = _known(ctx, "models")
+        yield from _matching(((name, "") for key, row in rows for name in (key, *_aliases(row))), incomplete)
 
 
 def drafts(ctx: typer.Context, incomplete: str) -> Offers:
     """Models and published heads by id, as `models`."""
     yield from models(ctx, incomplete)
-    yield from ((key, "head") for key, _ in _known(ctx, "heads") if incomplete)
+    if incomplete:
+        yield from _matching(((key, "head") for key, _ in _known(ctx, "heads")), incomplete)
 
 
-def records(ctx: typer.Context) -> Offers:
+def records(ctx: typer.Context, incomplete: str) -> Offers:
     """Everything that `catalog show` has."""
     kinds = ("models", "heads", "tokenizers", "engines", "devices")
-    return ((key, kind[:-1]) for kind in kinds for key, _ in _known(ctx, kind))
+    return _matching(((key, kind[:-1]) for kind in kinds for key, _ in _known(ctx, kind)), incomplete)
 
 
 def kinds() -> Offers:
@@ -63,11 +74,42 @@ def kinds() -> Offers:
     return ((kind, "") for kind in KINDS)
 
 
+def families(ctx: typer.Context, incomplete: str) -> Offers:
+    """Families of the kind of record that is listed."""
+    kind = str(ctx.params.get("kind") or "models")
+    found = {str(row["family"]) for _, row in _known(ctx, kind) if row.get("family")}
+    return _matching(((family, "") for family in sorted(found)), incomplete)
+
+
+def cache_types(incomplete: str) -> Offers:
+    """Types of a KV cache."""
+    from draftpick.sizes import CACHE_BYTES
+
+    return _matching(((name, "") for name in CACHE_BYTES), incomplete)
+
+
 def rules() -> Offers:
     """Rules by name, with what each asks."""
     from draftpick.rules import load
 
     return ((name, rule.title) for name, rule in load().items())
+
+
+def ignored() -> Offers:
+    """Rules as `--ignore` takes them: a reason is typed behind."""
+    return ((f"{name}=", title) for name, title in rules())
+
+
+def _matching(offers: Iterable[tuple[str, str]], incomplete: str) -> Offers:
+    """Those that begin as was typed, in whatever case: the letters that were typed stay, or a shell drops the word."""
+    typed = len(incomplete)
+    for word, shown in offers:
+        if word[:typed].lower() == incomplete.lower():
+            yield incomplete + word[typed:], shown
+
+
+def _aliases(row: Record) -> Iterator[str]:
+    return (name for name in row.get("aliases", ()) if " " not in name)
 
 
 def _known(ctx: typer.Context, kind: str) -> Iterator[tuple[str, Record]]:
@@ -79,4 +121,6 @@ def _known(ctx: typer.Context, kind: str) -> Iterator[tuple[str, Record]]:
         catalog = load(Path(folder) if folder else None)
     except DraftpickError:
         return
-    yield from getattr(catalog, kind).items()
+    with_details = kind in ("models", "devices")  # their aliases stand there
+    for key, row in getattr(catalog, kind, {}).items():
+        yield key, catalog.record(kind, key) if with_details else row

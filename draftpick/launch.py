@@ -254,12 +254,24 @@ def _steps(
         cautions += [text for text in map(filler.value, row.get("cautions", ())) if text is not None]
     if drafting is not None:
         needs = table_of(wanted.engine).methods[drafting].facts.get("needs")
-        cautions += [f"{needs[:1].upper()}{needs[1:]}."] if needs else []
+        cautions += [_sentence(needs)] if needs and not _is_set(needs, first) else []
         cautions += _traps(wanted, facts)
     cautions += filler.reasons
     if drafting is None or len({k for _, _, k in wanted.schedule}) < 2:
         return first
     return [*first, *_by_sequences(wanted, facts, row or {}, drafting, settings, filler, cautions, left)]
+
+
+def _is_set(needs: str, steps: Sequence[Step]) -> bool:
+    """Whether what a method needs is an option that these steps set."""
+    option = re.search(r"(\S+) must be set", needs)
+    return option is not None and any(option[1] in step.text for step in steps)
+
+
+def _sentence(text: str) -> str:
+    """With a capital, but for the name of an option or a package."""
+    first = text.partition(" ")[0]
+    return f"{text[:1].upper() if first.isalpha() else text[:1]}{text[1:]}."
 
 
 def _by_sequences(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from draftpick.errors import InvalidFile, UsageError
+from draftpick.errors import UsageError
 from draftpick.launch import Place, Wanted
 from draftpick.pair import BEHIND, DRAFT_FREE, Device, Engine
 from draftpick.rules.engine_facts import same
@@ -39,13 +39,16 @@ def wanted_from(path: Path, choice: Choice, catalog: Catalog) -> Wanted:
     from draftpick.advice_file import checked_advice
     from draftpick.models.bounded import read_json
     from draftpick.probe_file import read_probe
+    from draftpick.record import no_such_kind
 
     value = read_json(path, _MOST_BYTES)
     if value.get("kind") == "probe":
         return wanted_of(read_probe(path), choice, catalog)
     if "candidates" not in value:
-        raise InvalidFile(
-            f"{path} is neither an advice nor a probe",
+        raise no_such_kind(
+            path,
+            value,
+            "neither an advice nor a probe",
             "name what `draftpick recommend --json`, `check --json`, `plan --json` or `probe -o FILE` wrote",
         )
     return wanted_of(checked_advice(value, path), choice, catalog)

@@ -12,7 +12,7 @@ import typer
 from draftpick import completion
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.option_values import Unfit, meant, share, spelled, whole
-from draftpick.pair import WORKLOADS
+from draftpick.pair import STOP_RULES, WORKLOADS
 
 
 class GateFormat(str, Enum):
@@ -145,6 +145,7 @@ Dtype = Annotated[
         metavar="DTYPE",
         help="bfloat16, float16 or float32. Default: the checkpoint's.",
         rich_help_panel=_WHERE,
+        autocompletion=completion.words("auto", "bfloat16", "float16", "float32"),
     ),
 ]
 Quantization = Annotated[
@@ -172,6 +173,7 @@ CacheDtype = Annotated[
         metavar="DTYPE",
         help="Type of the KV cache, as fp8 or int8. Default: the model's.",
         rich_help_panel=_WHERE,
+        autocompletion=completion.cache_types,
     ),
 ]
 Utilization = Annotated[
@@ -219,6 +221,7 @@ Workload = Annotated[
         metavar="KIND",
         help=f"Kind of text: {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}. Default: a mix.",
         rich_help_panel=_REQUESTS,
+        autocompletion=completion.words(*WORKLOADS),
     ),
 ]
 InputLength = Annotated[
@@ -248,6 +251,7 @@ StopRule = Annotated[
         metavar="RULE",
         help="When a draft ends: fixed, heuristic or confidence. Default: the engine's own rule.",
         rich_help_panel=_WHERE,
+        autocompletion=completion.words(*STOP_RULES),
     ),
 ]
 Images = Annotated[
@@ -314,6 +318,7 @@ Ignore = Annotated[
         help="Show the finding of this rule, do not count it; repeat for several.",
         rich_help_panel=_RULES,
         show_default=False,
+        autocompletion=completion.ignored,
     ),
 ]
 RulesFile = Annotated[
@@ -448,6 +453,7 @@ LoadedDtype = Annotated[
         metavar="DTYPE",
         help="bfloat16, float16 or float32. Default: float32 on a CPU, else the checkpoint's.",
         rich_help_panel=_WHERE,
+        autocompletion=completion.words("auto", "bfloat16", "float16", "float32"),
     ),
 ]
 Attention = Annotated[

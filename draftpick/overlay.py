@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import date
@@ -17,38 +18,57 @@ from draftpick.errors import InvalidCatalog
 from draftpick.files import FamilyFile, ModelRecord, TokenizerRecord
 from draftpick.models.profile import ModelProfile
 from draftpick.toml_file import read_toml
-from draftpick.validation import Seen, as_record, by_name
+from draftpick.validation import Seen, as_record, by_name, refuse, validate
 
 if TYPE_CHECKING:
     from draftpick.models.tokenizer import Fingerprint
 
 
-class _Names(Protocol):
+class _Catalog(Protocol):
+    @property
+    def models(self) -> Mapping[str, Any]: ...
+    @property
+    def tokenizers(self) -> Mapping[str, Any]: ...
+    @property
+    def engines(self) -> Mapping[str, Any]: ...
+
     def model_id(self, name: str) -> str | None:
         """The catalogued id that a name stands for."""
 
 
-def add_to_overlay(profile: ModelProfile, folder: Path, catalog: _Names, *, model_id: str | None = None) -> Path:
+def add_to_overlay(profile: ModelProfile, folder: Path, catalog: _Catalog, *, model_id: str | None = None) -> Path:
     """Write a profile into an overlay folder, under `model_id` or its own id, and return the file written.
 
-    Raises InvalidCatalog where the id is an alias of another model or the file there is unsound, and CannotWrite.
+    Its path is written whole: a row is read from any folder. `catalog` is what the overlay lies on, itself included.
+    Raises InvalidCatalog where the id is an alias of another model or the overlay would be unsound, and CannotWrite.
     """
     named = profile.with_changes(id=model_id) if model_id else profile
+    if named.path is not None:
+        named = named.with_changes(path=os.path.abspath(named.path))
     owner = catalog.model_id(named.id)
     if owner is not None and owner.lower() != named.id.lower() and "/" in named.id:
         raise InvalidCatalog(f"{named.id} is another name of {owner}", "choose another id with --id")
     slug = re.sub(r"[^a-z0-9]+", "-", (named.family or "local").lower()).strip("-") or "local"
-    path = folder / "families" / f"{slug}.toml"
-    write_overlay(named, path)
+    path = _file_of(named.id, folder / "families") or folder / "families" / f"{slug}.toml"
+    write_overlay(named, path, base={kind: getattr(catalog, kind) for kind in ("models", "tokenizers", "engines")})
     return path
 
 
-def write_overlay(profile: ModelProfile, path: Path) -> None:
+def _file_of(model_id: str, folder: Path) -> Path | None:
+    """The family file that has a model's row already: a row whose family changed stays where it was."""
+    for path in sorted(folder.glob("*.toml")):
+        if any(row["id"].lower() == model_id.lower() for row in _existing(path)[0].get("model", ())):
+            return path
+    return None
+
+
+def write_overlay(profile: ModelProfile, path: Path, *, base: Mapping[str, Any] | None = None) -> None:
     """Write one model row into a family file, in place of a row with the same id; all other rows stay.
 
     The file is replaced in one step. A tokenizer that was read from a file gets a record of its own in the folder
     `tokenizers` beside the file's folder. Comments in front of the first key stay, others are lost.
-    Raises InvalidCatalog where the file there or the profile breaks the schema, and CannotWrite.
+    `base` are the rows that the overlay lies on; None for those of the shipped catalogue.
+    Raises InvalidCatalog where the overlay would not be sound then, with nothing changed, and CannotWrite.
     """
     from draftpick.atomic import CannotWrite, one_at_a_time
 
@@ -58,10 +78,10 @@ def write_overlay(profile: ModelProfile, path: Path) -> None:
     except OSError as error:
         raise CannotWrite(f"{path}: {error.strerror or error}", "check the folder's permissions") from None
     with one_at_a_time(path.parent):
-        _put_in(profile, path)
+        _put_in(profile, path, base)
 
 
-def _put_in(profile: ModelProfile, path: Path) -> None:
+def _put_in(profile: ModelProfile, path: Path, base: Mapping[str, Any] | None) -> None:
     from draftpick.atomic import CannotWrite, write_text
 
     content, comment = _existing(path)
@@ -69,12 +89,19 @@ def _put_in(profile: ModelProfile, path: Path) -> None:
     row = model_row(profile, family)
     rows = [other for other in content.get("model", ()) if other["id"].lower() != profile.id.lower()]
     content["model"] = sorted([*rows, row], key=lambda other: by_name(other["id"]))
+    folder = path.parent.parent
+    texts: dict[Path, str] = {}
+    if profile.tokenizer is not None and _has_own_record(profile.tokenizer):
+        place = folder / "tokenizers" / f"{_file_key(profile.tokenizer)}.toml"
+        texts[place] = _tokenizer_text(profile.tokenizer, profile, place)
+    texts[path] = comment + _family_text(content)
+    refuse(folder, validate(folder, base=base, instead=texts))
     try:
-        if _has_own_record(profile.tokenizer):
-            _write_tokenizer(profile.tokenizer, profile, path.parent.parent / "tokenizers")
+        for place, text in texts.items():  # the tokenizer before the row that names it
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_text(place, text)
     except OSError as error:
         raise CannotWrite(f"{path}: {error.strerror or error}", "check the folder's permissions") from None
-    write_text(path, comment + _family_text(content))
 
 
 def _existing(path: Path) -> tuple[dict[str, Any], str]:
@@ -135,19 +162,13 @@ def _file_key(tokenizer: Fingerprint | None) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", key)
 
 
-def _write_tokenizer(tokenizer: Fingerprint | None, profile: ModelProfile, folder: Path) -> None:
-    from draftpick.atomic import write_text
-
-    if tokenizer is None:
-        return
-    key = _file_key(tokenizer)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{key}.toml"
+def _tokenizer_text(tokenizer: Fingerprint, profile: ModelProfile, path: Path) -> str:
+    """A tokenizer's record, with the models that a record at `path` names already."""
     repos = [profile.id]
     if path.exists():
         known = read_toml(path).get("repos", [])
         repos = sorted({*repos, *(name for name in known if isinstance(name, str))}, key=by_name)
-    values: dict[str, Any] = {"key": key, "confidence": "verified file", "repos": repos}
+    values: dict[str, Any] = {"key": path.stem, "confidence": "verified file", "repos": repos}
     for name, value in tokenizer._asdict().items():
         if name in TokenizerRecord.model_fields and name not in (*values, "control", "same_text_as"):
             if name == "blocks":
@@ -161,7 +182,7 @@ def _write_tokenizer(tokenizer: Fingerprint | None, profile: ModelProfile, folde
     values |= {"source": f"read from {profile.origin}: {profile.path or profile.id}", "checked": date.today()}
     if tokenizer.control:
         values["control"] = {str(token): tokenizer.control[token] for token in sorted(tokenizer.control)}
-    write_text(path, _table(values))
+    return _table(values)
 
 
 def _family_text(content: Mapping[str, Any]) -> str:

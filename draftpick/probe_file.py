@@ -27,7 +27,7 @@ from draftpick.files import ModelRecord
 from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
 from draftpick.overlay import model_row
-from draftpick.record import Record, checked, first_wrong
+from draftpick.record import Record, checked, first_wrong, no_such_kind
 
 MOST_BYTES = 64 << 20
 
@@ -457,7 +457,7 @@ def is_probe(path: Path) -> bool:
 def checked_probe(value: Mapping[str, Any], path: Path) -> ProbeFile:
     """The probe in a JSON object that was read from `path`. Raises InvalidFile, naming the field."""
     if value.get("kind") != "probe":
-        raise InvalidFile(f"{path} is no probe file", "name what `draftpick probe -o FILE` wrote")
+        raise no_such_kind(path, value, "no probe file", "name what `draftpick probe -o FILE` wrote")
     return checked(ProbeFile, value, path, "probe again")
 
 

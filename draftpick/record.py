@@ -18,6 +18,26 @@ SCHEMA_VERSION = "1"
 _R = TypeVar("_R", bound=BaseModel)
 
 
+_KINDS = {
+    "advice": ("an advice", "`draftpick report`, `launch` and `gate --init` read it"),
+    "probe": ("a probe", "`draftpick plan`, `report` and `launch` read it"),
+    "gate": ("a gate's result", "`draftpick report` reads it"),
+    "observation": ("an observation", "`draftpick report` reads it"),
+    "doctor": ("an examination of a machine", "`draftpick report` reads it"),
+    "launch": ("a start-up configuration", "no command reads it"),
+}
+"""What a document is, and what it is good for, by its `kind`."""
+
+
+def no_such_kind(path: Path, value: Mapping[str, Any], wanted: str, instead: str) -> InvalidFile:
+    """The error for a document that is not of the kind `wanted`: what it is, where that is known."""
+    kind = value.get("kind", "advice" if "candidates" in value else None)
+    known = _KINDS.get(kind) if isinstance(kind, str) else None
+    if known is None or kind in wanted.split():
+        return InvalidFile(f"{path} is {wanted}", instead)
+    return InvalidFile(f"{path} is {wanted}: it is {known[0]}", f"{known[1]}; here, {instead}")
+
+
 class Record(BaseModel):
     """A part of a document."""
 

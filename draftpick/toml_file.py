@@ -47,15 +47,26 @@ def read_toml(path: Path, advice: str = ADVICE) -> dict[str, Any]:
             raise InvalidCatalog(f"{path}: larger than {MAX_FILE_BYTES:,} bytes", large)
         with open(path, "rb") as file:  # files of /proc have no size, and some of them no end
             text = file.read(MAX_FILE_BYTES + 1).decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        raise InvalidCatalog(f"{path}: {error.strerror or error}", "check the path and its permissions") from None
+    except UnicodeDecodeError:
+        raise InvalidCatalog(f"{path}: not valid TOML: it is not UTF-8 text", "save it as UTF-8") from None
+    except ValueError as error:  # a null byte in the path
+        raise InvalidCatalog(f"{path}: {error}", "check the path") from None
+    return parse_toml(text, path, advice)
+
+
+def parse_toml(text: str, path: Path, advice: str = ADVICE) -> dict[str, Any]:
+    """The content of the text that a file has, or is about to have, within the same bounds. Raises InvalidCatalog."""
+    large = "split it by family" if advice == ADVICE else advice
+    try:
+        if len(text) > MAX_FILE_BYTES or len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES:
+            raise InvalidCatalog(f"{path}: larger than {MAX_FILE_BYTES:,} bytes", large)
         if text.count("\n[") > MAX_TABLES:
             raise InvalidCatalog(f"{path}: more than {MAX_TABLES:,} tables in one file", large)
         if _has_long_key(text):
             raise InvalidCatalog(f"{path}: nested too deeply: a key has more than {MAX_KEY_PARTS} parts", advice)
         content: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise InvalidCatalog(f"{path}: {error.strerror or error}", "check the path and its permissions") from None
-    except UnicodeDecodeError:
-        raise InvalidCatalog(f"{path}: not valid TOML: it is not UTF-8 text", "save it as UTF-8") from None
     except RecursionError:
         raise InvalidCatalog(f"{path}: nested too deeply", advice) from None
     except (tomllib.TOMLDecodeError, ValueError) as error:

@@ -29,7 +29,7 @@ from draftpick.files import (
     did_you_mean,
 )
 from draftpick.models.parameters import count
-from draftpick.toml_file import ADVICE, MAX_FILE_BYTES, read_toml
+from draftpick.toml_file import ADVICE, MAX_FILE_BYTES, parse_toml, read_toml
 
 MAX_TOTAL_BYTES = 8_000_000
 MAX_FILES = 1_000
@@ -63,6 +63,8 @@ class Seen:
 
     base: Mapping[str, Any]
     overlay: bool
+    without: str | None = None
+    """A model whose row counts for nothing: it is about to be replaced."""
     models: dict[str, tuple[str, ModelRecord]] = field(default_factory=dict)
     heads: dict[str, tuple[str, HeadRecord]] = field(default_factory=dict)
     not_published: list[tuple[str, NotPublished]] = field(default_factory=list)
@@ -78,18 +80,26 @@ class Seen:
         self.problems.append(Problem(file, where, message, fix, severity))
 
 
-def validate(folder: Path, *, base: Mapping[str, Any] | None = None) -> list[Problem]:
+def validate(
+    folder: Path,
+    *,
+    base: Mapping[str, Any] | None = None,
+    instead: Mapping[Path, str] | None = None,
+    without: str | None = None,
+) -> list[Problem]:
     """All problems of a catalogue folder, or of an overlay laid over the compiled index `base`.
 
     A folder without engines, tokenizers and families of its own counts as an overlay of the shipped catalogue.
+    `instead` are texts that files are about to have, `without` is a model whose row is not looked at.
     Raises InvalidCatalog where the folder cannot be listed.
     """
-    paths = _paths(folder)
+    instead = instead or {}
+    paths = sorted({*(_paths(folder) if folder.exists() or not instead else ()), *instead})
     whole = all((folder / name).is_dir() for name in ("families", "tokenizers", "engines"))
     if base is None and not whole:
-        base = _rows_below(_shipped_folder())
-    seen = Seen(base or {}, overlay=base is not None)
-    _check_files(folder, paths, seen)
+        base = shipped_rows()
+    seen = Seen(base or {}, overlay=base is not None, without=without)
+    _check_files(folder, paths, instead, seen)
     _check_rows_together(seen)
     return sorted(seen.problems, key=lambda problem: (problem.severity, problem.file, problem.where))
 
@@ -101,8 +111,9 @@ def _shipped_folder() -> Path:
     return beside if (beside / "families").is_dir() else package / "_data" / "catalog"
 
 
-def _rows_below(folder: Path) -> dict[str, Any]:
-    """The models, and the keys of tokenizers and engines, of a whole catalogue, as an overlay needs them."""
+def shipped_rows() -> dict[str, Any]:
+    """The models, and the keys of tokenizers and engines, of the shipped catalogue, as an overlay needs them."""
+    folder = _shipped_folder()
     files = [read_toml(path) for path in sorted((folder / "families").glob("*.toml"))]
     return {
         "models": {row["id"]: row for content in files for row in content.get("model", ())},
@@ -111,17 +122,23 @@ def _rows_below(folder: Path) -> dict[str, Any]:
     }
 
 
-def check_overlay(folder: Path, base: Mapping[str, Any]) -> list[Path]:
-    """The files of an overlay, once they are known to be sound.
+def check_overlay(folder: Path, base: Mapping[str, Any], *, without: str | None = None) -> list[Path]:
+    """The files of an overlay, once they are known to be sound, but for the row of a model `without`.
 
     Raises InvalidCatalog with the first error and the number of others.
     """
     paths = _paths(folder)
-    errors = [problem for problem in validate(folder, base=base) if problem.severity == "error"]
+    refuse(folder, validate(folder, base=base, without=without))
+    return paths
+
+
+def refuse(folder: Path, problems: Iterable[Problem]) -> None:
+    """Raise InvalidCatalog with the file of the first error and the number of others, where there is an error."""
+    errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InvalidCatalog(f"{folder}: {errors[0]}{more}", errors[0].fix or ADVICE)
-    return paths
+        place = f"{folder.parent if folder.is_file() else folder}/"
+        raise InvalidCatalog(f"{place}{errors[0]}{more}", errors[0].fix or ADVICE)
 
 
 def _paths(folder: Path) -> list[Path]:
@@ -149,11 +166,11 @@ def _paths(folder: Path) -> list[Path]:
 _Model = type[CatalogRecord]
 
 
-def _check_files(folder: Path, paths: Sequence[Path], seen: Seen) -> None:
+def _check_files(folder: Path, paths: Sequence[Path], instead: Mapping[Path, str], seen: Seen) -> None:
     for path in paths:
         name = str(path.relative_to(folder)) if path != folder else path.name
         try:
-            content = read_toml(path)
+            content = parse_toml(instead[path], path) if path in instead else read_toml(path)
         except InvalidCatalog as error:
             seen.add(name, "", error.message.removeprefix(f"{path}: "), error.hint)
             continue
@@ -205,6 +222,8 @@ def _check_family(name: str, content: dict[str, Any], seen: Seen) -> None:
     _in_order(name, "model", [row.id for row in file.model], seen)
     _in_order(name, "head", [row.id for row in file.head], seen)
     for model in file.model:
+        if seen.without is not None and model.id.lower() == seen.without.lower():
+            continue
         _check_count(name, model, seen)
         _once(seen.models, model.id, name, model, "model", seen)
     for head in file.head:

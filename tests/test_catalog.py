@@ -412,6 +412,89 @@ def test_a_folder_is_added_and_then_recommended(tmp_path: Path) -> None:
     assert sum(len(read_toml(path)["model"]) for path in rows.glob("families/*.toml")) == 1
 
 
+def tiny(folder: Path, **changed: object) -> Path:
+    """A folder with the config of a small Qwen2.5."""
+    config = {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151936,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+        **changed,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("model_id", ["acme/my-finetune", "Acme/My-Finetune", "Qwen/Qwen2.5-0.5B-Instruct"])
+def test_a_model_is_added_again_after_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_id: str) -> None:
+    """From its own folder, by a relative path, which other folders must find as well."""
+    monkeypatch.chdir(tmp_path)
+    folder = tiny(tmp_path / "my-finetune")
+    (folder / "README.md").write_text(f"---\nbase_model: {model_id}\n---\n")
+    for again in range(3):
+        tiny(folder, max_position_embeddings=30000 + again)
+        answer = run("catalog", "add", "./my-finetune", "--id", model_id, home=tmp_path)
+        assert answer.exit_code == 0, answer.stderr
+        assert run("catalog", "validate", home=tmp_path).exit_code == 0
+        found = run("catalog", "show", model_id, "--json", home=tmp_path).document
+        assert found["max_position_embeddings"] == 30000 + again
+        assert found["path"] == str(folder)
+        assert (found.get("lineage") or {}).get("base_model") != model_id
+        assert not any("acme/my-finetune" in note.lower() for note in found.get("notes", ()))
+
+
+def test_a_row_whose_family_changes_stays_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tiny(tmp_path / "mine")
+    add = ("catalog", "add", "mine", "--id", "acme/mine")
+    assert run(*add, home=tmp_path).exit_code == 0
+    (folder / "config.json").write_text('{"model_type": "llama", "vocab_size": 32000, "num_hidden_layers": 2}')
+    answer = run(*add, home=tmp_path)
+    assert answer.exit_code == 0, answer.stderr
+    assert run("catalog", "show", "acme/mine", "--json", home=tmp_path).document["vocab_size"] == 32000
+
+
+def test_a_broken_overlay_is_named_shown_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny(tmp_path / "mine")
+    own = tmp_path / ".config" / "draftpick" / "catalog" / "families" / "local.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        'family = "local"\n[[model]]\nid = "acme/mine"\nnum_hidden_layers = 2\nsource = "s"\nchecked = 2026-01-01\n'
+        'lineage = { base_model = "acme/mine" }\n'
+    )
+    for asked in (["check", TARGET, "Qwen/Qwen2.5-0.5B-Instruct"], ["catalog", "list"]):
+        refused = run(*asked, home=tmp_path)
+        assert refused.exit_code == 2
+        assert str(own) in refused.stderr
+    checked = run("catalog", "validate", home=tmp_path)
+    assert checked.exit_code == 2
+    assert "descends from itself" in checked.stdout
+    assert f"{own.parent.parent}: 1 errors" in checked.stdout
+    mended = run("catalog", "add", "./mine", "--id", "acme/mine", home=tmp_path)
+    assert mended.exit_code == 0, mended.stderr
+    assert run("catalog", "validate", home=tmp_path).exit_code == 0
+
+
+def test_a_row_whose_folder_is_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tiny(tmp_path / "mine")
+    assert run("catalog", "add", "mine", "--id", "acme/mine", home=tmp_path).exit_code == 0
+    (folder / "config.json").unlink()
+    folder.rmdir()
+    answer = run("probe", "acme/mine", "Qwen/Qwen2.5-0.5B-Instruct", home=tmp_path)
+    assert answer.exit_code == 3
+    assert f"the row of acme/mine points to {folder}, which is not there" in " ".join(answer.stderr.split())
+
+
 def test_without_a_folder_it_is_added_to_the_users_own(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()

@@ -12,10 +12,12 @@ from commands import environment
 
 from draftpick.catalog import load
 from draftpick.cli import CATALOG_COMMANDS, COMMANDS
+from draftpick.pair import STOP_RULES, WORKLOADS
 
 STARTED = "import sys; sys.argv[0] = 'draftpick'; from draftpick.__main__ import main; main()"
 """The entry point as it is installed: which variable is asked by hangs on its name."""
 
+FAMILIES = {str(row["family"]) for row in load().models.values()}
 HEAD_RULES = {"head-target", "head-hidden-size", "head-vocabulary", "head-not-a-draft"}
 
 
@@ -53,6 +55,17 @@ def offered(line: str, folder: Path, **variables: str) -> list[str]:
         ("draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-1.7", {"Qwen/Qwen3-1.7B", "Qwen/Qwen3-1.7B-Base"}),
         ("draftpick rules size", {"size-ratio"}),
         ("draftpick recommend TARGET --select head-", HEAD_RULES),
+        ("draftpick check A B --ignore head-", {f"{rule}=" for rule in HEAD_RULES}),
+        ("draftpick check A B --workload ", set(WORKLOADS)),
+        ("draftpick check A B --stop-rule ", set(STOP_RULES)),
+        ("draftpick check A B --dtype B", {"Bfloat16"}),
+        ("draftpick probe --dtype ", {"auto", "bfloat16", "float16", "float32"}),
+        ("draftpick check A B --kv-cache-dtype int", {"int8"}),
+        ("draftpick check A B --device atlas-800i-a3", {"atlas-800i-a3"}),
+        ("draftpick check A B --engine VLLM-A", {"VLLM-Ascend"}),
+        ("draftpick recommend qwen/qwen3-30b-a3b-b", {"qwen/qwen3-30b-a3b-base"}),
+        ("draftpick catalog list --family lla", {f"lla{name[3:]}" for name in FAMILIES if name.startswith("Lla")}),
+        ("draftpick recommend meta-llama/Meta-Llama-3.1-8B-I", {"meta-llama/Meta-Llama-3.1-8B-Instruct"}),
         ("draftpick catalog list --kind ", {"models", "heads", "tokenizers", "engines", "devices", "issues"}),
         ("draftpick catalog show 910b3", {"910b3"}),
         ("draftpick recommend ", set()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import date
 from pathlib import Path
@@ -370,7 +371,7 @@ def read_back(path: Path) -> dict[str, ModelRecord]:
 
 def test_a_written_profile_reads_back_the_same(tmp_path: Path) -> None:
     path = tmp_path / "families" / "mine.toml"
-    write_overlay(PROFILE, path)
+    write_overlay(PROFILE, path, base=BASE)
     record = read_back(path)["me/new"]
     assert record.profile().with_changes(origin="folder", family="Mine") == PROFILE
     assert record.checked == date.today()
@@ -381,9 +382,9 @@ def test_a_written_profile_reads_back_the_same(tmp_path: Path) -> None:
 def test_writing_keeps_other_rows_heads_and_the_first_comment(tmp_path: Path) -> None:
     text = "# my models\n\n" + GOOD.lstrip() + head(id='"me/h"', target='"org/target"')
     path = overlay(tmp_path, text) / "families" / "mine.toml"
-    write_overlay(PROFILE, path)
-    write_overlay(PROFILE.with_changes(params_total=7), path)
-    write_overlay(PROFILE.with_changes(id="a/first", family="Other"), path)
+    write_overlay(PROFILE, path, base=BASE)
+    write_overlay(PROFILE.with_changes(params_total=7), path, base=BASE)
+    write_overlay(PROFILE.with_changes(id="a/first", family="Other"), path, base=BASE)
     assert list(read_back(path)) == ["a/first", "me/new", "me/small"]
     assert read_back(path)["me/new"].params_total == 7
     assert read_back(path)["a/first"].family == "Other"
@@ -398,7 +399,7 @@ def test_an_unsound_file_is_not_overwritten(tmp_path: Path) -> None:
     path = overlay(tmp_path, FAMILY + row(id='"a/b"', nonsense="1")) / "families" / "mine.toml"
     before = path.read_text()
     with pytest.raises(InvalidCatalog, match="nonsense"):
-        write_overlay(PROFILE, path)
+        write_overlay(PROFILE, path, base=BASE)
     assert path.read_text() == before
 
 
@@ -406,6 +407,34 @@ def test_a_profile_that_breaks_the_schema_is_not_written(tmp_path: Path) -> None
     with pytest.raises(InvalidCatalog, match="me/new"):
         write_overlay(PROFILE.with_changes(num_hidden_layers=-1), tmp_path / "families" / "mine.toml")
     assert not (tmp_path / "families").exists()
+
+
+@pytest.mark.parametrize(
+    ("already", "added", "says"),
+    [
+        ("", PROFILE.with_changes(lineage=Lineage(base_model="me/new")), "me/new → me/new"),
+        (
+            FAMILY + row(id='"org/base"', lineage='{ base_model = "me/new" }'),
+            PROFILE.with_changes(lineage=Lineage(base_model="org/base")),
+            "descends from itself",
+        ),
+        (FAMILY + row(id='"a/b"', tokenizer='"nowhere"'), PROFILE, "model a/b: no tokenizer has the key"),
+    ],
+    ids=["of itself", "in a circle", "another row"],
+)
+def test_nothing_is_written_that_the_catalogue_refuses(
+    tmp_path: Path, already: str, added: ModelProfile, says: str
+) -> None:
+    path = tmp_path / "families" / "mine.toml"
+    if already:
+        overlay(tmp_path, already)
+    before = path.read_text() if already else None
+    tokenizer = Fingerprint(key="file:0123456789abcdef", verified=True, full="0" * 64, core="1" * 64)
+    with pytest.raises(InvalidCatalog, match=re.escape(says)) as refused:
+        write_overlay(added.with_changes(tokenizer=tokenizer), path, base=BASE)
+    assert str(path) in refused.value.message
+    assert (path.read_text() if path.exists() else None) == before
+    assert not (tmp_path / "tokenizers").exists()
 
 
 def test_a_tokenizer_read_from_a_file_gets_its_own_record(tmp_path: Path) -> None:
@@ -422,8 +451,10 @@ def test_a_tokenizer_read_from_a_file_gets_its_own_record(tmp_path: Path) -> Non
         sketch=(1, 2**32 - 1),
         control={2: "</s>", 0: "<s>"},
     )
-    write_overlay(PROFILE.with_changes(tokenizer=tokenizer), tmp_path / "families" / "mine.toml")
-    write_overlay(PROFILE.with_changes(id="me/other", tokenizer=tokenizer), tmp_path / "families" / "mine.toml")
+    write_overlay(PROFILE.with_changes(tokenizer=tokenizer), tmp_path / "families" / "mine.toml", base=BASE)
+    write_overlay(
+        PROFILE.with_changes(id="me/other", tokenizer=tokenizer), tmp_path / "families" / "mine.toml", base=BASE
+    )
     key = read_back(tmp_path / "families" / "mine.toml")["me/new"].tokenizer
     assert key == "file-0123456789abcdef"
     record = TokenizerRecord.model_validate(read_toml(tmp_path / "tokenizers" / f"{key}.toml"))
@@ -443,5 +474,5 @@ def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, name: str, 
     path = tmp_path_factory.mktemp("any") / "families" / "x.toml"
     clean = tuple(note.encode("utf-8", "replace").decode() for note in notes if note)
     profile = ModelProfile(id=name, origin="gguf", notes=clean)
-    write_overlay(profile, path)
+    write_overlay(profile, path, base=BASE)
     assert read_back(path)[name].profile().with_changes(origin="gguf") == profile

@@ -819,6 +819,27 @@ def test_the_first_policy_of_a_head_asks_for_no_probe(tmp_path: Path) -> None:
     assert checks.keys() == {"findings", "score", "memory", "engine"}
 
 
+def test_the_first_policy_of_an_answer_not_to_speculate_says_so(tmp_path: Path) -> None:
+    advice, path = tmp_path / "advice.json", tmp_path / "my pairs.toml"
+    place = ("--engine", "vllm", "--device", "h100-80g")
+    run("recommend", "Qwen/Qwen3-0.6B", *place, "--json", "-o", str(advice))
+    assert json.loads(advice.read_text())["decision"]["action"] == "do_not_speculate"
+    answer = run("gate", "--init", str(advice), "-o", str(path))
+    assert answer.exit_code == 0
+    before = path.read_text().partition("num_spec_tokens = ")[0].splitlines()[-1]
+    assert "not to speculate" in before
+    assert "The k that is deployed." not in path.read_text()
+    assert "not to speculate" in answer.stderr
+    assert f"draftpick gate '{path}' --update-baseline" in answer.stderr
+
+
+def test_a_pair_without_a_measurement_passes_by_facts_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.toml"
+    path.write_text('[[pair]]\nname = "a"\ntarget = "Qwen/Qwen2.5-72B-Instruct"\ndraft = "Qwen/Qwen2.5-7B-Instruct"\n')
+    answer = run("gate", str(path))
+    assert (answer.exit_code, "judged by facts alone: nothing was measured" in answer.stdout) == (0, True)
+
+
 @pytest.mark.parametrize("form", ["table", "json", "markdown", "github", "junit", "sarif"])
 def test_every_format_is_the_same_when_repeated(sound: Path, tmp_path: Path, form: str) -> None:
     placed(tmp_path, sound)

@@ -91,6 +91,7 @@ def test_speculative_config(engine: str, method: str, meant: dict[str, Any]) -> 
     assert words(text_of(found))[:3] == ["vllm", "serve", "org/target"]
     assert config(text_of(found)) == meant
     assert next(iter(config(text_of(found)))) == "method"
+    assert not any("must be set" in text for text in found.cautions), "the script sets it"
     assert found.as_decided
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,20 @@ def test_recommend_measures_the_first_drafts(tmp_path: Path, monkeypatch: pytest
 
 
 # ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [((), "the probe needs torch and transformers"), (("--device", "npu:3"), "there is no npu device here")],
+)
+def test_nothing_is_fetched_where_nothing_can_be_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
+) -> None:
+    """Weights that are not here would be asked for otherwise."""
+    if not options:
+        monkeypatch.setitem(sys.modules, "torch", None)
+    answer = run("probe", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", *options, home=tmp_path)
+    assert (answer.exit_code, said in answer.stderr) == (3, True), answer.stderr
 
 
 def copied(folder: Path, *left_out: str, source: str = DRAFT) -> Path:

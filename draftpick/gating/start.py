@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from draftpick.advice_file import AdviceFile, CandidateRecord
 from draftpick.errors import UsageError
@@ -39,15 +41,35 @@ def first_policy(advice: AdviceFile) -> str:
 
     Raises UsageError for an answer without a target or without a viable draft model.
     """
+    chosen = _chosen(advice)
+    parts = [_TOP, _DEFAULTS] if chosen.head is not None else [_TOP, _BASELINE, _DEFAULTS + _OF_EVIDENCE]
+    return "\n".join([*parts, *_pair(advice, chosen)]) + "\n"
+
+
+def what_next(advice: AdviceFile, policy: Path) -> list[str]:
+    """What the first policy of an answer holds, and what to do with it, a line each. Raises as `first_policy`."""
+    gate = f"draftpick gate {shlex.quote(str(policy))}"
+    chosen = _chosen(advice)
+    assert advice.target is not None
+    lines = [f"wrote a policy for {chosen.draft} with {advice.target.id}: read its comments, and set its thresholds"]
+    if advice.decision.action != "speculate":
+        lines.append("the answer was not to speculate: gate the pair only if it is deployed all the same")
+    if chosen.head is not None:
+        return [*lines, f"next: {gate} (a head is judged by facts alone: no probe measures it)"]
+    names = shlex.join([advice.target.id, chosen.draft or ""])
+    measure = f"draftpick probe {names} --precision 0 -o {shlex.quote(str(policy.parent / 'probe.json'))}"
+    return [*lines, f"next: {measure}; then {gate} --update-baseline"]
+
+
+def _chosen(advice: AdviceFile) -> CandidateRecord:
+    """The draft that the answer decided for, or the best."""
     if advice.target is None:
         raise UsageError("the answer has no target: it is a plan of typed-in numbers", "name one of `recommend --json`")
     drafts = [one for one in advice.viable if one.draft is not None]
     chosen = [one for one in drafts if one.draft == advice.decision.draft] or drafts[:1]
     if not chosen:
         raise UsageError("the answer has no viable draft model to gate", "name another answer of `recommend --json`")
-    head = chosen[0].head is not None
-    parts = [_TOP, _DEFAULTS] if head else [_TOP, _BASELINE, _DEFAULTS + _OF_EVIDENCE]
-    return "\n".join([*parts, *_pair(advice, chosen[0])]) + "\n"
+    return chosen[0]
 
 
 def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
@@ -67,12 +89,15 @@ def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
     yield from _place(advice)
     k = chosen.plan.num_spec_tokens or chosen.plan.speedup_of
     if k:
-        yield "# The k that is deployed."
+        deployed = chosen.plan.num_spec_tokens and advice.decision.action == "speculate"
+        why = "The answer was not to speculate: put the k here that is deployed all the same, or leave the pair out."
+        yield "# The k that is deployed." if deployed else f"# {why}"
         yield f"num_spec_tokens = {k}"
     if chosen.head is not None:
         yield "# A head runs in its engine alone, where no probe measures it: the pair is judged by facts."
     else:
         yield "# What `draftpick probe TARGET DRAFT -o probe.json` wrote; or `probe = true` to measure at each run."
+        yield "# Without evidence, baseline and the thresholds of a measurement, a pair passes by facts alone."
         yield 'evidence = "probe.json"'
     yield ""
     yield "[pair.policy]"

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 _MAX_ADAPTERS = 4
 
 
-def resolve(name: str, catalog: Catalog, *, revision: str | None = None, offline: bool = False) -> ModelProfile:
-    """The profile of the model that `name` stands for.
+def resolve(
+    name: str, catalog: Catalog, *, revision: str | None = None, offline: bool = False, id: str | None = None
+) -> ModelProfile:
+    """The profile of the model that `name` stands for; `id` is what a path shall be called, in place of itself.
 
     Looked up in this order: path (a model folder or a GGUF file), catalogue, caches of Hugging Face and ModelScope, hub
     (metadata only). A name that looks like a path is never sent to the hub.
 
     Raises NotResolvable for what is missing, gated, out of reach or empty, InvalidFile for what is corrupt.
     """
+    if _looks_like_path(name):
+        return _from_path(name, catalog, offline, 0, id=id)
     return _resolve(name, catalog, revision, offline, 0)
 
 
@@ -78,8 +82,28 @@ def _from_caches_or_hub(name: str, catalog: Catalog, revision: str | None, offli
 
 
 def _suggestion(name: str, catalog: Catalog) -> str:
+    quantised = _quantised(name, catalog)
+    if quantised is not None:
+        base, how = quantised
+        return f"judge {base} with --quantization {how} (of a draft: --draft-quantization {how})"
     close = catalog.nearest(name[:200])
     return f"did you mean {', '.join(close)}?" if close else "`draftpick catalog list` shows the known ids"
+
+
+_QUANTISED = r"[-_.](?:quantized[-_.])?(fp8|nvfp4|mxfp4|awq|gptq|int[48]|w[48]a(?:16|8))(?:[-_.][a-z0-9]+){0,3}"
+"""What quantisers put behind the name of a model."""
+
+
+def _quantised(name: str, catalog: Catalog) -> tuple[str, str] | None:
+    """The catalogued model whose quantised copy a name seems to be, and the name of the quantisation."""
+    import re
+
+    ending = re.search(f"{_QUANTISED}$", name[:200], re.IGNORECASE)
+    if ending is None:
+        return None
+    whole = name[: ending.start()]
+    base = catalog.model_id(whole) or catalog.model_id(whole.rpartition("/")[2])
+    return (base, ending[1].lower()) if base is not None else None
 
 
 def _from_cache(name: str, catalog: Catalog, revision: str | None, offline: bool, depth: int) -> ModelProfile | None:
@@ -124,7 +148,7 @@ def _looks_like_path(name: str) -> bool:
         return False
 
 
-def _from_path(name: str, catalog: Catalog, offline: bool, depth: int) -> ModelProfile:
+def _from_path(name: str, catalog: Catalog, offline: bool, depth: int, *, id: str | None = None) -> ModelProfile:
     from pathlib import Path
 
     from draftpick.errors import InvalidFile
@@ -132,9 +156,9 @@ def _from_path(name: str, catalog: Catalog, offline: bool, depth: int) -> ModelP
 
     path = Path(os.path.expanduser(name))
     if _is_folder(path):
-        return profile_from_folder(path, catalog, id=name, base=_base(catalog, offline, depth))
+        return profile_from_folder(path, catalog, id=id or name, base=_base(catalog, offline, depth))
     if path.suffix.lower() == ".gguf":
-        return profile_from_gguf_file(path, catalog, id=name)
+        return profile_from_gguf_file(path, catalog, id=id or name)
     raise InvalidFile(f"{name} is neither a model folder nor a GGUF file", "name the folder that holds config.json")
 
 
@@ -150,6 +174,7 @@ def _is_folder(path: Path) -> bool:
     except FileNotFoundError as error:
         if os.path.islink(path):
             raise InvalidFile(f"{path} is a link to what is not there", "mend the link, or name the folder") from error
-        raise NotResolvable(f"there is no {path}", "see whether the path is spelled right") from error
+        shown = path if path.is_absolute() or str(path).startswith(".") else f"./{path}"
+        raise NotResolvable(f"no file or folder {shown}", "see whether the path is spelled right") from error
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error

@@ -28,6 +28,8 @@ def with_kin(profile: ModelProfile, own_ids: Iterable[str], names: Iterable[str]
         if known is not None and same_shape(profile, known):
             return _copy_of(profile, known, certain=True)
     base = catalog.find(profile.lineage.base_model) if profile.lineage.base_model else None
+    if base is not None and base.id.lower() == profile.id.lower():
+        base = None  # a model is not its own base
     titled = [known for name in names if (known := _titled(name, catalog)) is not None and same_shape(profile, known)]
     if titled and (base is None or base.id == titled[0].id or profile.lineage.relation is None):
         return _copy_of(profile, titled[0], certain=False)

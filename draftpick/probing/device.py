@@ -82,6 +82,17 @@ def torch_here() -> Any:
     return torch
 
 
+def device_here(asked: str | None, devices: int) -> tuple[Any, str]:
+    """The module torch, and the device to measure on, once so many of them are known to be here.
+
+    Raises CannotProbe and UsageError as `torch_here`, `find_device` and `check_count` do.
+    """
+    torch = torch_here()
+    device = find_device(asked, torch)
+    check_count(devices, device, torch)
+    return torch, device
+
+
 def find_device(asked: str | None, torch: Any) -> str:
     """The device to measure on, in torch's spelling: what was asked for, or the machine's accelerator, or cpu.
 

@@ -234,10 +234,12 @@ def doubts(found: Measured, suspect: str = "") -> list[str]:
     said: list[str] = []
     trace = found.trace
     if trace.low_confidence:
-        said.append(
-            f"low confidence: {trace.num_prompts} prompts and {trace.num_tokens} tokens; "
-            f"at least {replay.FEW_PROMPTS} and {replay.FEW_TOKENS} say something"
+        counts = (
+            (trace.num_prompts, replay.FEW_PROMPTS, "prompts"),
+            (trace.num_tokens, replay.FEW_TOKENS, "tokens"),
         )
+        few = [f"{found_} {what}, {needed} are needed" for found_, needed, what in counts if found_ < needed]
+        said.append(f"low confidence: {'; '.join(few)}")
     if not found.by_k:
         return [*said, "no answer is long enough for one drafted token: nothing was measured"]
     short = sum(1 for answer in trace.answers if len(answer.tokens) < found.k_max + first_block(trace))

@@ -12,15 +12,13 @@ from draftpick.probing.checks import Check
 from draftpick.probing.device import (
     Batches,
     CannotProbe,
-    check_count,
     computes_in_bf16,
+    device_here,
     failures_told,
-    find_device,
     make_current,
     peak_memory,
     place_of,
     software_here,
-    torch_here,
 )
 from draftpick.probing.local import LocalModel, Reading, Sampling, Written, generate, load, read_answers, uniforms
 from draftpick.probing.outcome import Costs, ModelFiles, Outcome, Request
@@ -38,9 +36,7 @@ class Probe:
         self._request, self._say = request, say
         self._seconds: dict[str, float] = dict.fromkeys(("loading", "writing", "reading", "checking", "timing"), 0.0)
         request.refuse_old_trace()
-        torch = torch_here()
-        device = find_device(request.device, torch)
-        check_count(request.devices, device, torch)
+        torch, device = device_here(request.device, request.devices)
         self._bf16 = computes_in_bf16(device, request.dtype, torch, request.catalog, say)
         make_current(device, torch)
         self.target = self._load(request.target, device)
@@ -287,7 +283,8 @@ class Probe:
         outcome.drift = now.median / passes.target[0].median - 1
         if abs(outcome.drift) > PROBE["drift"]:
             outcome.timing_doubts.append(
-                f"a plain token took {outcome.drift:+.0%} at the end of the run: heat, or other load"
+                f"a plain token took {abs(outcome.drift) * 100:.0f} % {'more' if outcome.drift > 0 else 'less'} time "
+                "at the end than at the start: heat, or other load"
             )
 
     # ------------------------------------------------------------------ telling

@@ -16,7 +16,7 @@ from draftpick.models.tokenizer import Relation
 from draftpick.pair import BEHIND
 from draftpick.probing import translated, weights
 from draftpick.probing.api import Server
-from draftpick.probing.device import CannotProbe, Place, torch_here
+from draftpick.probing.device import CannotProbe, Place, device_here, torch_here
 from draftpick.probing.document import document
 from draftpick.probing.outcome import ModelFiles, Outcome, Request
 from draftpick.probing.run import Probe
@@ -57,6 +57,7 @@ def probe(
     names = [draft.id for draft in drafts]
     if len(set(names)) < len(names):
         raise UsageError("a draft was named twice", "name each draft once")
+    device_here(request["device"], request["devices"])  # nothing is fetched for a machine that cannot measure
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
     files = {model.id: _files(model, offline=offline, consent=consent) for model in (target, *drafts)}
     ours = files[target.id]

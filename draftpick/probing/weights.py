@@ -25,7 +25,8 @@ Consent = Callable[[str], bool]
 
 def at_hand(profile: ModelProfile) -> Path | None:
     """The folder with a model's safetensors on this machine; None where there is none."""
-    folder = Path(profile.path) if profile.path is not None and profile.origin in ("folder", "cache") else None
+    local = profile.path is not None and profile.origin in ("folder", "cache", "overlay")
+    folder = Path(profile.path) if profile.path is not None and local else None
     if folder is None and is_hub_id(profile.id):
         cached = find_cached(profile.id, profile.revision)
         folder = cached.folder if cached is not None else None
@@ -58,6 +59,11 @@ def folder_of(profile: ModelProfile, *, offline: bool, consent: Consent) -> Path
         return found
     if profile.path is not None and Path(profile.path).is_dir():
         return Path(profile.path)  # loading says what is wrong with its weights
+    if profile.path is not None and profile.origin == "overlay" and not Path(profile.path).exists():
+        raise CannotProbe(
+            f"the row of {profile.id} points to {profile.path}, which is not there",
+            f"say where it is now: draftpick catalog add FOLDER --id {profile.id}",
+        )
     if profile.path is not None or not is_hub_id(profile.id) or "/" not in profile.id:
         raise CannotProbe(
             f"{profile.id} is no folder with safetensors", "the probe runs models of Hugging Face's layout: name one"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftpick.catalog import Catalog, Record
 from draftpick.errors import UsageError
 from draftpick.report.layout import Grid, draw
 from draftpick.report.text import count, json_text, printable
+
+if TYPE_CHECKING:
+    from draftpick.validation import Problem
 
 KINDS = ("models", "heads", "tokenizers", "engines", "devices", "issues")
 
@@ -49,12 +52,21 @@ def one_record(catalog: Catalog, name: str, *, as_json: bool, width: int | None,
 
 
 def validation(folder: Path | None) -> tuple[str, bool]:
-    """The problems of the catalogue or an overlay, and whether none is an error."""
-    from draftpick.catalog import packed_folder
-    from draftpick.validation import validate
+    """The problems of an overlay, or of the catalogue and the user's own overlay, and whether none is an error."""
+    from draftpick.catalog import packed_folder, user_folder
+    from draftpick.validation import shipped_rows, validate
 
-    checked = folder if folder is not None else packed_folder()
-    problems = validate(checked)
+    if folder is not None:
+        return _validated(folder, validate(folder))
+    text, passed = _validated(packed_folder(), validate(packed_folder()))
+    own = user_folder()
+    if own is not None and own.is_dir():
+        more, sound = _validated(own, validate(own, base=shipped_rows()))
+        text, passed = text + more, passed and sound
+    return text, passed
+
+
+def _validated(checked: Path, problems: Sequence[Problem]) -> tuple[str, bool]:
     lines = [
         f"{problem.severity}: {problem.file}: {problem.where}: {problem.message}"
         + (f" ({problem.fix})" if problem.fix else "")

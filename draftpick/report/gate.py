@@ -119,6 +119,8 @@ def _outcome(result: GateFile) -> str:
 
 def _about(pair: PairResult) -> str:
     judged_by = f", judged by {pair.evidence}" if pair.evidence is not None else ""
+    if pair.evidence is None and pair.judged:
+        judged_by = ", judged by facts alone: nothing was measured"
     return f"Draft {pair.draft} for target {pair.target}{judged_by}."
 
 

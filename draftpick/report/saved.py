@@ -7,11 +7,12 @@ from pathlib import Path
 
 from draftpick.advice_file import MOST_BYTES, AdviceFile, checked_advice
 from draftpick.doctor_file import DoctorFile, checked_doctor
-from draftpick.errors import DraftpickError, InvalidFile, UsageError
+from draftpick.errors import DraftpickError, UsageError
 from draftpick.gate_file import GateFile, checked_gate
 from draftpick.models.bounded import read_json
 from draftpick.observe_file import ObservationFile, checked_observation
 from draftpick.probe_file import ProbeFile, checked_probe, is_probe
+from draftpick.record import no_such_kind
 from draftpick.report.blocks import Block, Paragraph, Report, Section
 from draftpick.report.text import json_text
 
@@ -30,8 +31,10 @@ def read(path: Path) -> Saved:
     if value.get("kind") == "doctor":
         return checked_doctor(value, path)
     if value.get("kind", "advice") != "advice" or "candidates" not in value:
-        raise InvalidFile(
-            f"{path} is no advice, probe, gate's result or observation",
+        raise no_such_kind(
+            path,
+            value,
+            "no advice, probe, gate's result or observation",
             "name what `draftpick recommend --json -o FILE`, `probe -o FILE`, `gate --json -o FILE` or "
             "`observe --json -o FILE` wrote",
         )

@@ -119,7 +119,7 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
             f"A whole request takes {whole.total:.2f} s instead of {whole.total_without:.2f} s: {whole.speedup:.2f}×."
         )
     if found.schedule:
-        lines.append(f"num_spec_tokens by sequences at once: {schedule(found)}.")
+        lines.append(f"num_spec_tokens by load: {schedule(found)}.")
     doubts = said.measured.doubts if said.measured is not None else ()
     lines_of_doubt = [(f"Doubtful: {printable(ended(doubt))}", True) for doubt in doubts]
     return (
@@ -176,8 +176,12 @@ def ended(text: str) -> str:
 
 
 def schedule(found: Assessment) -> str:
-    """Sequences at once → k, as `1 to 4: 3, 5 to 16: 2`; 0 is not to draft."""
-    return ", ".join(f"{low} to {high}: {k}" if low < high else f"{low}: {k}" for low, high, k in found.schedule)
+    """The k for every number of sequences at once, as `3 for 1 to 4 sequences at once, 2 for 5 to 16`."""
+    words: list[str] = []
+    for low, high, k in found.schedule:
+        unit = "" if words else " sequences at once" if high > 1 else " sequence at once"
+        words.append(f"{k or '0 (no drafting)'} for {f'{low} to {high}' if low < high else low}{unit}")
+    return ", ".join(words)
 
 
 def by_k(found: Assessment) -> list[tuple[str, ...]]:

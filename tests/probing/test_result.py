@@ -201,8 +201,8 @@ def test_each_domain_has_its_rate() -> None:
     ("rows", "said"),
     [
         (answers(16, 3), []),
-        (answers(7, 3, size=100), ["low confidence: 7 prompts and 700 tokens"]),
-        (answers(9, 3, size=20), ["low confidence: 9 prompts and 180 tokens"]),
+        (answers(7, 3, size=100), ["low confidence: 7 prompts, 8 are needed"]),
+        (answers(9, 3, size=20), ["low confidence: 180 tokens, 500 are needed"]),
         (answers(16, 1), ["an acceptance rate of 0.000 is more often a fault"]),
         (
             [*answers(10, 3, size=60), *[answer(f"s{n}", {"d": [True] * 8}) for n in range(11)]],
