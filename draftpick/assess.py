@@ -21,7 +21,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
-from draftpick.rules.engine import Verdict, verdict
+from draftpick.rules.engine import Verdict, needed_option, verdict
 from draftpick.rules.known_issues import KnownIssue, matching
 
 if TYPE_CHECKING:
@@ -145,6 +145,11 @@ class Assessment:
         return self.engines.known_issues if self.viable else ()
 
     @property
+    def needed_option(self) -> str | None:
+        """The option without which the engine that takes the pair refuses it as shipped; None where it needs none."""
+        return self.engines.needed_option if self.viable else None
+
+    @property
     def ids_unknown(self) -> bool:
         """Whether a draft with a vocabulary of its own was never compared with the target's."""
         return self.pair.draft is not None and (self.relation is None or self.relation.kind == "unknown")
@@ -206,6 +211,13 @@ class Engines:
         if engine is None:
             return ()
         return matching(self._issues_of(engine.key), self._pair, self._in_version(engine))
+
+    @cached_property
+    def needed_option(self) -> str | None:
+        """The option without which the engine that takes the pair refuses it as shipped; None where none does."""
+        taken = self.asked or self.taken_by
+        engine = next((one for one in self.known if taken is not None and one.key == taken.engine), None)
+        return needed_option(self._pair, self._in_version(engine)) if engine is not None else None
 
     def _in_version(self, engine: Engine) -> Engine:
         asked = self._pair.setting.engine

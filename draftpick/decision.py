@@ -46,7 +46,7 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
     else:
         others = [one for one in ranked if one.prediction is not None and one.proposal.method not in DRAFT_FREE]
         decided = _among_unknown(target, best, others[0]) if others else _by_facts(target, best)
-    return decided._replace(sentence=decided.sentence + _misfit(best))
+    return decided._replace(sentence=decided.sentence + _refused_as_shipped(best) + _misfit(best))
 
 
 def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> Decision:
@@ -239,6 +239,11 @@ def _by_facts(target: ModelProfile, best: Assessment) -> Decision:
             f"Measure before you speculate ({FACTS_ONLY})."
         )
         return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
+    if best.relation is not None and best.relation.kind == "different":
+        sentence = (
+            f"Measure before you put {proposal.label} in front of {target.id}{place}: {best.missing} ({FACTS_ONLY})."
+        )
+        return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
     k = num_spec_tokens(best)
     start = f" with num_spec_tokens = {k}" if k else ""
     missing = f"; {best.missing}" if best.missing else ""
@@ -264,6 +269,14 @@ def _too_large(best: Assessment) -> str:
 
 
 # ---------------------------------------------------------------------- for both
+
+
+def _refused_as_shipped(best: Assessment) -> str:
+    """The option that a start must not forget."""
+    option, taken = best.needed_option, best.verdict
+    if option is None or taken is None:
+        return ""
+    return f" It runs only with {option}: as shipped, {taken.engine} refuses two numbers of embedding rows."
 
 
 def _misfit(best: Assessment) -> str:

@@ -278,6 +278,31 @@ def test_a_loss_at_full_load_says_where_it_gains() -> None:
     assert "at once it is predicted to gain" in advice.decision.sentence
 
 
+@pytest.mark.parametrize("draft", ["meta-llama/Llama-3.2-1B-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"])
+def test_published_rows_of_translated_text_predict_no_engine_that_drafts_common_tokens(draft: str) -> None:
+    bridged, translated = (checked(LARGE, draft, engine=engine) for engine in ("vllm", "transformers"))
+    assert translated.assessments[0].prediction is not None
+    assert bridged.assessments[0].viable
+    assert bridged.assessments[0].prediction is None
+    assert bridged.decision.action == "undecided"
+    assert bridged.decision.sentence.startswith("Measure before you put")
+    assert "nothing was published" in bridged.decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "said"),
+    [
+        pytest.param("vllm", "meta-llama/Llama-3.2-1B-Instruct", True, id="another vocabulary"),
+        pytest.param("vllm", "Qwen/Qwen2.5-0.5B-Instruct", False, id="equal rows"),
+        pytest.param("transformers", "meta-llama/Llama-3.2-1B-Instruct", False, id="translates without an option"),
+        pytest.param("vllm-ascend", "meta-llama/Llama-3.2-1B-Instruct", False, id="has no such option"),
+    ],
+)
+def test_the_sentence_names_the_option_without_which_the_engine_refuses(engine: str, draft: str, said: bool) -> None:
+    sentence = checked(LARGE, draft, engine=engine).decision.sentence
+    assert ("It runs only with use_heterogeneous_vocab" in sentence) is said
+
+
 def test_a_launch_bound_draft_is_warned_of_with_what_was_seen() -> None:
     text = run("recommend", "Qwen/Qwen3-14B", "-d", SMALLER, "--device", "910b3", "--engine", "vllm-ascend").stdout
     assert "launch-bound" in text
