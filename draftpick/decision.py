@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
+from draftpick.cost import untested
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
 from draftpick.place import Place
@@ -46,7 +47,8 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
     else:
         others = [one for one in ranked if one.prediction is not None and one.proposal.method not in DRAFT_FREE]
         decided = _among_unknown(target, best, others[0]) if others else _by_facts(target, best)
-    return decided._replace(sentence=decided.sentence + _refused_as_shipped(best) + _misfit(best))
+    said = (_refused_as_shipped(best), _untested(best.prediction), _misfit(best))
+    return decided._replace(sentence=decided.sentence + "".join(said))
 
 
 def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> Decision:
@@ -277,6 +279,16 @@ def _refused_as_shipped(best: Assessment) -> str:
     if option is None or taken is None:
         return ""
     return f" It runs only with {option}: as shipped, {taken.engine} refuses two numbers of embedding rows."
+
+
+def _untested(found: Prediction | None) -> str:
+    """That nothing was there to hold the costs against, where they were worked out for a maker without fitted rows."""
+    if found is None or found.evidence != "roofline" or not untested(found.place.device):
+        return ""
+    return (
+        f" The costs on {found.place.device.key} are estimates, and the interval was not tested there: no published "
+        "measurement of a draft on such a device was there to fit."
+    )
 
 
 def _misfit(best: Assessment) -> str:

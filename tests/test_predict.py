@@ -306,7 +306,26 @@ def test_the_sentence_names_the_option_without_which_the_engine_refuses(engine: 
 def test_a_launch_bound_draft_is_warned_of_with_what_was_seen() -> None:
     text = run("recommend", "Qwen/Qwen3-14B", "-d", SMALLER, "--device", "910b3", "--engine", "vllm-ascend").stdout
     assert "launch-bound" in text
-    assert "with Qwen3-0.6B drafting 60 ms" in text
+    (report,) = (line for line in text.splitlines() if "with Qwen3-0.6B drafting 60 ms" in line)
+    assert report.startswith("One report of a launch-bound draft model in this engine, not verified here:")
+    assert "at 40 % of the drafted tokens accepted" in report
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "said"),
+    [
+        ("vllm-ascend", None, True),
+        ("vllm-ascend", "910b3", True),
+        ("vllm", "mi300x", True),
+        ("vllm", "h100", False),
+        ("llama.cpp", "m4-max", False),
+    ],
+)
+def test_a_device_whose_maker_nobody_measured_a_draft_on_has_estimated_costs(
+    engine: str, device: str | None, said: bool
+) -> None:
+    sentence = checked(LARGE, SMALLER, engine, device).decision.sentence
+    assert ("are estimates, and the interval was not tested there" in sentence) is said
 
 
 def test_a_recurrent_state_that_is_copied_at_each_step_eats_the_gain() -> None:
