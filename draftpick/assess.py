@@ -14,6 +14,7 @@ from draftpick.choices import (
     ASCEND_PREFERENCE,
     CPU_PREFERENCE,
     ENGINE_PREFERENCE,
+    LIMITS,
     USUAL_ENGINES,
     RuleChoices,
 )
@@ -22,6 +23,7 @@ from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apar
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, needed_option, verdict
+from draftpick.rules.figures import kept_share
 from draftpick.rules.known_issues import KnownIssue, matching
 
 if TYPE_CHECKING:
@@ -115,6 +117,12 @@ class Assessment:
         if named and self.viable and self.budget.fits is False:
             return True
         return self.prediction is not None and self.prediction.place.crowded
+
+    @cached_property
+    def heavy(self) -> bool:
+        """Whether the draft keeps so much of its target's weights in memory that others come before it."""
+        share = kept_share(self.pair)
+        return share is not None and share > LIMITS["swapped-roles.most-kept"]
 
     @property
     def expected_speedup(self) -> float:
@@ -351,6 +359,7 @@ def _order(assessment: Assessment, leading: str | None) -> tuple[object, ...]:
     return (
         tier,
         assessment.misfits,
+        assessment.heavy,
         not assessment.viable,
         -round(assessment.expected_speedup, 2),
         proposal.origin != "target",

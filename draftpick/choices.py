@@ -60,6 +60,7 @@ TABLE: tuple[Choice, ...] = (
     Choice("size-ratio.high", 15, "beyond, acceptance tends to fall; small drafts still won 78 of those 141 groups"),
     Choice("size-ratio.fade", 0.008, "times the squared e-folds above the ideal: 57x keeps 0.98, 1000x 0.83"),
     Choice("size-ratio.floor", 0.5, "an enormous ratio is still no reason to leave a draft unmeasured"),
+    Choice("swapped-roles.most-kept", 0.5, "of the target's weights in memory: more takes the room of the caches"),
     Choice("swapped-roles.fewer-bytes", 0.75, "a quantised copy reading under 3/4 of the bytes is weak, not swapped"),
     Choice("target-size.small", 3e9, "a 1.7B target with a 135M draft lost 30 % in spite of very high acceptance"),
     Choice("depth.shallow", 0.25, "up to a quarter of the target's layers even a launch-bound step is cheap"),

@@ -12,6 +12,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
+from draftpick.rules.figures import kept_share
 from draftpick.speedup import MARGIN, Interval, KRow, mostly_of_timings
 from draftpick.speedup import decide as decide_by
 
@@ -47,7 +48,7 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
     else:
         others = [one for one in ranked if one.prediction is not None and one.proposal.method not in DRAFT_FREE]
         decided = _among_unknown(target, best, others[0]) if others else _by_facts(target, best)
-    said = (_refused_as_shipped(best), _untested(best.prediction), _misfit(best))
+    said = (_heavy(best), _refused_as_shipped(best), _untested(best.prediction), _misfit(best))
     return decided._replace(sentence=decided.sentence + "".join(said))
 
 
@@ -279,6 +280,16 @@ def _refused_as_shipped(best: Assessment) -> str:
     if option is None or taken is None:
         return ""
     return f" It runs only with {option}: as shipped, {taken.engine} refuses two numbers of embedding rows."
+
+
+def _heavy(best: Assessment) -> str:
+    """What a draft that is fast by what it reads takes in memory."""
+    share = kept_share(best.pair)
+    if not best.heavy or share is None or best.budget.fits is False:
+        return ""
+    known = best.budget.fits
+    held = f" The draft's weights take {share:.1f} times the memory of the target's"
+    return f"{held}." if known else f"{held}, and whether both fit is not known: name the memory with --memory."
 
 
 def _untested(found: Prediction | None) -> str:

@@ -250,6 +250,18 @@ def test_a_draft_that_does_not_fit_the_named_memory_comes_after_those_that_do() 
     assert found[1].budget.fits is False
 
 
+def test_a_sparse_draft_that_takes_more_memory_than_its_target_never_comes_before_one_that_does_not() -> None:
+    heavy = "Qwen/Qwen3-Next-80B-A3B-Instruct"
+    advice = recommend(find(LARGE), setting("llama.cpp", "cpu"), CATALOG, find, drafts=[heavy, SMALLER])
+    faster, leading = (one for one in sorted(advice.viable, key=lambda one: -one.expected_speedup))
+    assert (faster.proposal.id, leading.proposal.id) == (heavy, SMALLER)
+    assert advice.decision.draft == SMALLER
+    alone = checked(LARGE, heavy, "llama.cpp", "cpu")
+    assert "2.5 times the memory of the target's, and whether both fit is not known" in alone.decision.sentence
+    (finding,) = (found for found in alone.assessments[0].findings if found.rule == "swapped-roles")
+    assert (finding.outcome, finding.evidence["kept_share"]) == ("warn", 2.48)
+
+
 @pytest.mark.parametrize(
     ("pair", "device", "action", "code"),
     [
