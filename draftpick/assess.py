@@ -63,11 +63,28 @@ class Assessment:
     @cached_property
     def budget(self) -> Budget:
         """What the pair takes of each device's memory, and whether it fits the device that was named, if one was."""
+        return self._budget(self.pair)
+
+    @cached_property
+    def budget_in_place(self) -> Budget:
+        """The same on as many devices as the prediction holds for."""
+        devices = self.num_devices
+        if devices == self.pair.setting.tensor_parallel_size:
+            return self.budget
+        return self._budget(self.pair._replace(setting=self.pair.setting._replace(tensor_parallel_size=devices)))
+
+    @property
+    def num_devices(self) -> int:
+        """As many as the prediction holds for, else those asked for."""
+        said = self.prediction
+        return said.place.devices if said is not None else self.pair.setting.tensor_parallel_size
+
+    def _budget(self, pair: Pair) -> Budget:
         from draftpick.memory import budget
 
-        setting = self.pair.setting
+        setting = pair.setting
         return budget(
-            self.pair,
+            pair,
             memory=setting.memory,
             kv_cache_dtype=setting.kv_cache_dtype,
             gpu_memory_utilization=setting.gpu_memory_utilization,

@@ -307,6 +307,10 @@ def _misfit(best: Assessment) -> str:
     setting = best.pair.setting
     if best.budget.fits is not False:
         return ""
+    placed = best.budget_in_place
+    if placed.fits is False and placed.max_num_seqs:
+        asked = setting.max_num_seqs or 1
+        return f" There is room for {placed.max_num_seqs:,} full-length sequences at once, of {asked:,}: the rest wait."
     need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
     key = setting.device.key if setting.device is not None else "device"

@@ -198,27 +198,30 @@ def memory(found: Assessment) -> list[str]:
     setting = found.pair.setting
     if setting.device is None and setting.memory is None:
         return []
-    budget = found.budget
+    budget = found.budget_in_place
     parts = budget.per_device_bytes
+    many = f" of {setting.max_num_seqs:,} sequences" if setting.max_num_seqs is not None else ""
+    short = parts.free is not None and parts.free < 0
     named = {
         "target": parts.target_weights,
         "draft": parts.draft_weights,
-        "KV cache": _sum(parts.target_kv, parts.draft_kv),
+        f"KV cache{many}": _sum(parts.target_kv, parts.draft_kv),
         "workspace and reserve": _sum(parts.verify_workspace, parts.reserve),
-        "free": parts.free,
+        "missing" if short else "free": abs(parts.free) if parts.free is not None else None,
     }
     said = ", ".join(f"{name} {gib(value)}" for name, value in named.items() if value is not None)
     key = setting.device.key if setting.device is not None else "device"
-    where = f"{setting.tensor_parallel_size} × {key}"
+    where = f"{found.num_devices} × {key}"
     lines = (
         [f"Memory of each of {where}, with {printable(found.proposal.label)}, GiB, estimated: {said}."] if said else []
     )
-    if budget.fits is False:
+    room, without = budget.max_num_seqs, budget.max_num_seqs_without_draft
+    if budget.fits is False and not room:
         need = budget.min_tensor_parallel_size
         lines.append("It does not fit." if need is None else f"It does not fit: it takes {need} × {key}.")
-    elif budget.max_num_seqs is not None and budget.max_num_seqs_without_draft is not None:
-        room, without = budget.max_num_seqs, budget.max_num_seqs_without_draft
-        lines.append(f"Room for {room:,} sequences at once, {without:,} without the draft.")
+    elif room is not None and without is not None:
+        wait = ": the rest wait" if budget.fits is False else ""
+        lines.append(f"Room for {room:,} full-length sequences at once, {without:,} without the draft{wait}.")
     return lines
 
 
