@@ -119,6 +119,8 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
     k, proposal, how = row.k, best.proposal, _how(found)
     if action == "speculate":
         lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} {how}."
+        if row.low < 1:
+            lead += " Measure before you rely on it: a loss is possible."
     elif action == "undecided":
         why = (
             "a loss there. Another device or engine may gain: name yours with --device and --engine"

@@ -283,6 +283,35 @@ def test_the_decision_and_its_exit_code(pair: tuple[str, str], device: str | Non
         assert (advice.decision.draft, advice.decision.num_spec_tokens) == (None, 0)
 
 
+@pytest.mark.parametrize(
+    ("draft", "device", "loss"),
+    [
+        pytest.param(SMALLER, "h100", False, id="all of the interval gains"),
+        pytest.param("Qwen/Qwen3-4B", "h100", True, id="the interval reaches below 1"),
+    ],
+)
+def test_advice_whose_interval_spans_a_loss_says_so(draft: str, device: str, loss: bool) -> None:
+    decision = checked(LARGE, draft, "vllm", device).decision
+    assert decision.action == "speculate"
+    assert decision.speedup is not None
+    assert (decision.speedup.low < 1) is loss
+    assert ("Measure before you rely on it: a loss is possible." in decision.sentence) is loss
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        pytest.param("amd/PARD-Qwen3-0.6B", "PARD is a draft model that was trained to guess all tokens", id="pard"),
+        pytest.param("RedHatAI/Qwen3-32B-speculator.eagle3", "EAGLE-3 is a small head", id="eagle3"),
+        pytest.param(SMALLER, None, id="a draft model needs no explanation"),
+    ],
+)
+def test_a_method_that_leads_is_explained_in_a_line(draft: str, said: str | None) -> None:
+    text = run("check", LARGE, draft, "--engine", "vllm").stdout
+    lines = [line for line in text.splitlines() if "Its predictions were not tested on measured speed-ups" in line]
+    assert [line.startswith(said or "") for line in lines] == ([True] if said else [])
+
+
 def test_a_loss_at_full_load_says_where_it_gains() -> None:
     pair = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct")
     advice = checked(*pair, "vllm", "a100", max_num_seqs=512, input_len=100, output_len=100)
