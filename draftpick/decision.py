@@ -298,10 +298,7 @@ def _untested(found: Prediction | None) -> str:
     """That nothing was there to hold the costs against, where they were worked out for a maker without fitted rows."""
     if found is None or found.evidence != "roofline" or not untested(found.place.device):
         return ""
-    return (
-        f" The costs on {found.place.device.key} are estimates, and the interval was not tested there: no published "
-        "measurement of a draft on such a device was there to fit."
-    )
+    return f" The costs on {found.place.device.key} are estimates, and the interval was not tested there."
 
 
 def _misfit(best: Assessment) -> str:
