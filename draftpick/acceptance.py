@@ -88,7 +88,8 @@ def prior(
     *,
     model: Mapping[str, Any] | None = None,
 ) -> Acceptance | None:
-    """The acceptance to expect of `pair`; None where sizes are not known, or nothing was published for the method.
+    """The acceptance to expect of `pair`; None where sizes are not known, or nothing was published for the method or
+    for drafting across two vocabularies as the engine does.
 
     `workload` is one of WORKLOADS, `temperature` that of the request (0: greedy); not given, they are unknown and a
     mixed workload is assumed, greedy. `model` is a fitted model; the catalogue's where none is given.
@@ -98,12 +99,14 @@ def prior(
     known = model if model is not None else fitted()
     if pair.draft is None:
         return _published(pair, workload, heat, known)
+    if bridged(pair):
+        return None
     inputs = features(pair, workload, heat)
     if inputs is None:
         return None
     coefficients: Mapping[str, float] = known["rate"]
     logit = own_logit(inputs, coefficients)
-    spread = known["spread"]["rate"] * (PRIORS["unknown_relation"] if _uncompared(pair) else 1.0)
+    spread = known["spread"]["rate"] * _widened(pair)
     return Acceptance(
         rate=met_rate(logistic(logit), inputs, coefficients),
         low=met_rate(logistic(logit - Z * spread), inputs, coefficients),
@@ -220,6 +223,14 @@ def translates(pair: Pair) -> bool:
         return pair.relation.kind == "different"
     ours, theirs = pair.target.tokenizer, pair.draft.tokenizer
     return ours is not None and theirs is not None and ours.family != theirs.family
+
+
+def bridged(pair: Pair) -> bool:
+    """Whether the engine drafts only what two vocabularies both name: every published row with two of them translates
+    text instead, and tells nothing of it.
+    """
+    engine = pair.setting.engine
+    return engine is not None and "bridge" in in_version(engine, "vocabulary") and translates(pair)
 
 
 # ------------------------------------------------------------------------------------------- how far an engine drafts
@@ -390,8 +401,15 @@ def _uncompared(pair: Pair) -> bool:
 
 def _error(pair: Pair, known: Mapping[str, Any]) -> tuple[float, float]:
     low, high = known["spread"]["speedup"]
-    wider = PRIORS["unknown_relation"] if _uncompared(pair) else 1.0
+    wider = _widened(pair)
     return low * wider, high * wider
+
+
+def _widened(pair: Pair) -> float:
+    """How many times the usual spread such a pair has."""
+    if _uncompared(pair):
+        return PRIORS["unknown_relation"]
+    return PRIORS["translated"] if translates(pair) else 1.0
 
 
 def _checked(workload: str | None, temperature: float | None) -> float:

@@ -14,6 +14,7 @@ from draftpick.choices import (
     ASCEND_PREFERENCE,
     CPU_PREFERENCE,
     ENGINE_PREFERENCE,
+    LIMITS,
     USUAL_ENGINES,
     RuleChoices,
 )
@@ -21,7 +22,8 @@ from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
 from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
-from draftpick.rules.engine import Verdict, verdict
+from draftpick.rules.engine import Verdict, needed_option, verdict
+from draftpick.rules.figures import kept_share
 from draftpick.rules.known_issues import KnownIssue, matching
 
 if TYPE_CHECKING:
@@ -61,11 +63,28 @@ class Assessment:
     @cached_property
     def budget(self) -> Budget:
         """What the pair takes of each device's memory, and whether it fits the device that was named, if one was."""
+        return self._budget(self.pair)
+
+    @cached_property
+    def budget_in_place(self) -> Budget:
+        """The same on as many devices as the prediction holds for."""
+        devices = self.num_devices
+        if devices == self.pair.setting.tensor_parallel_size:
+            return self.budget
+        return self._budget(self.pair._replace(setting=self.pair.setting._replace(tensor_parallel_size=devices)))
+
+    @property
+    def num_devices(self) -> int:
+        """As many as the prediction holds for, else those asked for."""
+        said = self.prediction
+        return said.place.devices if said is not None else self.pair.setting.tensor_parallel_size
+
+    def _budget(self, pair: Pair) -> Budget:
         from draftpick.memory import budget
 
-        setting = self.pair.setting
+        setting = pair.setting
         return budget(
-            self.pair,
+            pair,
             memory=setting.memory,
             kv_cache_dtype=setting.kv_cache_dtype,
             gpu_memory_utilization=setting.gpu_memory_utilization,
@@ -116,6 +135,12 @@ class Assessment:
             return True
         return self.prediction is not None and self.prediction.place.crowded
 
+    @cached_property
+    def heavy(self) -> bool:
+        """Whether the draft keeps so much of its target's weights in memory that others come before it."""
+        share = kept_share(self.pair)
+        return share is not None and share > LIMITS["swapped-roles.most-kept"]
+
     @property
     def expected_speedup(self) -> float:
         """The predicted speed-up of drafting; 1 where nobody can tell: neither a gain nor a loss."""
@@ -143,6 +168,11 @@ class Assessment:
     def known_issues(self) -> tuple[KnownIssue, ...]:
         """What others met with such a pair in the engine that takes it; empty where it does not fit."""
         return self.engines.known_issues if self.viable else ()
+
+    @property
+    def needed_option(self) -> str | None:
+        """The option without which the engine that takes the pair refuses it as shipped; None where it needs none."""
+        return self.engines.needed_option if self.viable else None
 
     @property
     def ids_unknown(self) -> bool:
@@ -206,6 +236,13 @@ class Engines:
         if engine is None:
             return ()
         return matching(self._issues_of(engine.key), self._pair, self._in_version(engine))
+
+    @cached_property
+    def needed_option(self) -> str | None:
+        """The option without which the engine that takes the pair refuses it as shipped; None where none does."""
+        taken = self.asked or self.taken_by
+        engine = next((one for one in self.known if taken is not None and one.key == taken.engine), None)
+        return needed_option(self._pair, self._in_version(engine)) if engine is not None else None
 
     def _in_version(self, engine: Engine) -> Engine:
         asked = self._pair.setting.engine
@@ -339,6 +376,7 @@ def _order(assessment: Assessment, leading: str | None) -> tuple[object, ...]:
     return (
         tier,
         assessment.misfits,
+        assessment.heavy,
         not assessment.viable,
         -round(assessment.expected_speedup, 2),
         proposal.origin != "target",

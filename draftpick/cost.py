@@ -301,6 +301,11 @@ def kv_bytes(model: ModelProfile, context: int) -> float:
     return 4.0 * heads * width * tokens
 
 
+def untested(device: Device) -> bool:
+    """Whether no published measurement of the device's maker was there to fit costs on, or to test them with."""
+    return f"memory.{device.vendor}" not in fitted()["cost"]
+
+
 def rates_of(
     device: Device | None,
     engine: Engine | None,
@@ -449,8 +454,10 @@ def _costs(pair: Pair, alone: Alone, theirs: Load, drafting: Rates, batch: int, 
         notes.append(
             f"a pass of the draft is launch-bound: {theirs.layers} layers cost {launched * 1e3:.1f} of its "
             f"{draft * 1e3:.1f} ms, a smaller draft of as many layers is no faster, and at low acceptance it makes "
-            f"decoding slower{'; ' + rates.seen if rates.seen else ''}"
+            "decoding slower"
         )
+        if rates.seen:
+            notes.append(f"one report of a launch-bound draft model in this engine, not verified here: {rates.seen}")
     return Costs(
         target=verify[0],
         draft_first=first,

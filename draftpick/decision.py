@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from draftpick.assess import Assessment
 from draftpick.choices import LIMITS
+from draftpick.cost import untested
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
 from draftpick.place import Place
 from draftpick.predict import Prediction
+from draftpick.rules.figures import kept_share
 from draftpick.speedup import MARGIN, Interval, KRow, mostly_of_timings
 from draftpick.speedup import decide as decide_by
 
@@ -46,7 +48,8 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
     else:
         others = [one for one in ranked if one.prediction is not None and one.proposal.method not in DRAFT_FREE]
         decided = _among_unknown(target, best, others[0]) if others else _by_facts(target, best)
-    return decided._replace(sentence=decided.sentence + _misfit(best))
+    said = (_heavy(best), _refused_as_shipped(best), _untested(best.prediction), _misfit(best))
+    return decided._replace(sentence=decided.sentence + "".join(said))
 
 
 def _nothing_fits(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> Decision:
@@ -116,6 +119,8 @@ def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) ->
     k, proposal, how = row.k, best.proposal, _how(found)
     if action == "speculate":
         lead = f"{_use(target, best)}{place} with num_spec_tokens = {k}: {gain} {how}."
+        if row.low < 1:
+            lead += " Measure before you rely on it: a loss is possible."
     elif action == "undecided":
         why = (
             "a loss there. Another device or engine may gain: name yours with --device and --engine"
@@ -239,6 +244,11 @@ def _by_facts(target: ModelProfile, best: Assessment) -> Decision:
             f"Measure before you speculate ({FACTS_ONLY})."
         )
         return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
+    if best.relation is not None and best.relation.kind == "different":
+        sentence = (
+            f"Measure before you put {proposal.label} in front of {target.id}{place}: {best.missing} ({FACTS_ONLY})."
+        )
+        return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
     k = num_spec_tokens(best)
     start = f" with num_spec_tokens = {k}" if k else ""
     missing = f"; {best.missing}" if best.missing else ""
@@ -266,11 +276,40 @@ def _too_large(best: Assessment) -> str:
 # ---------------------------------------------------------------------- for both
 
 
+def _refused_as_shipped(best: Assessment) -> str:
+    """The option that a start must not forget."""
+    option, taken = best.needed_option, best.verdict
+    if option is None or taken is None:
+        return ""
+    return f" It runs only with {option}: as shipped, {taken.engine} refuses two numbers of embedding rows."
+
+
+def _heavy(best: Assessment) -> str:
+    """What a draft that is fast by what it reads takes in memory."""
+    share = kept_share(best.pair)
+    if not best.heavy or share is None or best.budget.fits is False:
+        return ""
+    known = best.budget.fits
+    held = f" The draft's weights take {share:.1f} times the memory of the target's"
+    return f"{held}." if known else f"{held}, and whether both fit is not known: name the memory with --memory."
+
+
+def _untested(found: Prediction | None) -> str:
+    """That nothing was there to hold the costs against, where they were worked out for a maker without fitted rows."""
+    if found is None or found.evidence != "roofline" or not untested(found.place.device):
+        return ""
+    return f" The costs on {found.place.device.key} are estimates, and the interval was not tested there."
+
+
 def _misfit(best: Assessment) -> str:
     """What the sentence must not hide: the pair does not fit the memory that was named, or that of the device."""
     setting = best.pair.setting
     if best.budget.fits is not False:
         return ""
+    placed = best.budget_in_place
+    if placed.fits is False and placed.max_num_seqs:
+        asked = setting.max_num_seqs or 1
+        return f" There is room for {placed.max_num_seqs:,} full-length sequences at once, of {asked:,}: the rest wait."
     need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
     key = setting.device.key if setting.device is not None else "device"

@@ -11,7 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, drafting_of, expected_step, prior
+from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, bridged, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
 from draftpick.choices import COSTS, PRIORS
 from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target_alone
@@ -154,6 +154,11 @@ class Predictor:
                 return f"how many bits {option} {asked} stores is not known"
         if self._costs(placed_in(pair._replace(proposal=NOTHING), place), place, place.batch) is None:
             return f"layers, parameters or format of {self._target.id} are not known"
+        if bridged(placed_in(pair, place)):
+            return (
+                "nothing was published that tells what a draft with another vocabulary reaches in "
+                f"{place.engine.name}, where it can propose only tokens that both vocabularies name"
+            )
         if draft is not None:
             return f"layers, parameters or format of {draft.id} are not known"
         return f"nothing was published that tells what {pair.proposal.label} accepts or costs"

@@ -28,6 +28,7 @@ from draftpick.acceptance import (
     translates,
 )
 from draftpick.assess import relate
+from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import Lineage, ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation
@@ -148,6 +149,16 @@ def test_tokenizers_that_nobody_compared_widen_the_interval() -> None:
     assert sure is not None
     assert unsure is not None
     assert unsure.high - unsure.low > sure.high - sure.low
+
+
+def test_translated_drafts_have_the_wider_interval_that_published_ones_showed() -> None:
+    same = prior(pair_of(TARGET, DRAFT))
+    other = prior(pair_of("meta-llama/Llama-3.3-70B-Instruct", DRAFT, "transformers"))
+    assert same is not None
+    assert same.log_error is not None
+    assert other is not None
+    assert other.log_error == pytest.approx(tuple(PRIORS["translated"] * error for error in same.log_error))
+    assert prior(pair_of("meta-llama/Llama-3.3-70B-Instruct", DRAFT, "vllm")) is None
 
 
 @pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "medusa", "dflash", "ngram", "suffix"])

@@ -250,6 +250,18 @@ def test_a_draft_that_does_not_fit_the_named_memory_comes_after_those_that_do() 
     assert found[1].budget.fits is False
 
 
+def test_a_sparse_draft_that_takes_more_memory_than_its_target_never_comes_before_one_that_does_not() -> None:
+    heavy = "Qwen/Qwen3-Next-80B-A3B-Instruct"
+    advice = recommend(find(LARGE), setting("llama.cpp", "cpu"), CATALOG, find, drafts=[heavy, SMALLER])
+    faster, leading = (one for one in sorted(advice.viable, key=lambda one: -one.expected_speedup))
+    assert (faster.proposal.id, leading.proposal.id) == (heavy, SMALLER)
+    assert advice.decision.draft == SMALLER
+    alone = checked(LARGE, heavy, "llama.cpp", "cpu")
+    assert "2.5 times the memory of the target's, and whether both fit is not known" in alone.decision.sentence
+    (finding,) = (found for found in alone.assessments[0].findings if found.rule == "swapped-roles")
+    assert (finding.outcome, finding.evidence["kept_share"]) == ("warn", 2.48)
+
+
 @pytest.mark.parametrize(
     ("pair", "device", "action", "code"),
     [
@@ -271,6 +283,35 @@ def test_the_decision_and_its_exit_code(pair: tuple[str, str], device: str | Non
         assert (advice.decision.draft, advice.decision.num_spec_tokens) == (None, 0)
 
 
+@pytest.mark.parametrize(
+    ("draft", "device", "loss"),
+    [
+        pytest.param(SMALLER, "h100", False, id="all of the interval gains"),
+        pytest.param("Qwen/Qwen3-4B", "h100", True, id="the interval reaches below 1"),
+    ],
+)
+def test_advice_whose_interval_spans_a_loss_says_so(draft: str, device: str, loss: bool) -> None:
+    decision = checked(LARGE, draft, "vllm", device).decision
+    assert decision.action == "speculate"
+    assert decision.speedup is not None
+    assert (decision.speedup.low < 1) is loss
+    assert ("Measure before you rely on it: a loss is possible." in decision.sentence) is loss
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        pytest.param("amd/PARD-Qwen3-0.6B", "PARD is a draft model that was trained to guess all tokens", id="pard"),
+        pytest.param("RedHatAI/Qwen3-32B-speculator.eagle3", "EAGLE-3 is a small head", id="eagle3"),
+        pytest.param(SMALLER, None, id="a draft model needs no explanation"),
+    ],
+)
+def test_a_method_that_leads_is_explained_in_a_line(draft: str, said: str | None) -> None:
+    text = run("check", LARGE, draft, "--engine", "vllm").stdout
+    lines = [line for line in text.splitlines() if "Its predictions were not tested on measured speed-ups" in line]
+    assert [line.startswith(said or "") for line in lines] == ([True] if said else [])
+
+
 def test_a_loss_at_full_load_says_where_it_gains() -> None:
     pair = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct")
     advice = checked(*pair, "vllm", "a100", max_num_seqs=512, input_len=100, output_len=100)
@@ -278,10 +319,54 @@ def test_a_loss_at_full_load_says_where_it_gains() -> None:
     assert "at once it is predicted to gain" in advice.decision.sentence
 
 
+@pytest.mark.parametrize("draft", ["meta-llama/Llama-3.2-1B-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"])
+def test_published_rows_of_translated_text_predict_no_engine_that_drafts_common_tokens(draft: str) -> None:
+    bridged, translated = (checked(LARGE, draft, engine=engine) for engine in ("vllm", "transformers"))
+    assert translated.assessments[0].prediction is not None
+    assert bridged.assessments[0].viable
+    assert bridged.assessments[0].prediction is None
+    assert bridged.decision.action == "undecided"
+    assert bridged.decision.sentence.startswith("Measure before you put")
+    assert "nothing was published" in bridged.decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "said"),
+    [
+        pytest.param("vllm", "meta-llama/Llama-3.2-1B-Instruct", True, id="another vocabulary"),
+        pytest.param("vllm", "Qwen/Qwen2.5-0.5B-Instruct", False, id="equal rows"),
+        pytest.param("transformers", "meta-llama/Llama-3.2-1B-Instruct", False, id="translates without an option"),
+        pytest.param("vllm-ascend", "meta-llama/Llama-3.2-1B-Instruct", False, id="has no such option"),
+    ],
+)
+def test_the_sentence_names_the_option_without_which_the_engine_refuses(engine: str, draft: str, said: bool) -> None:
+    sentence = checked(LARGE, draft, engine=engine).decision.sentence
+    assert ("It runs only with use_heterogeneous_vocab" in sentence) is said
+
+
 def test_a_launch_bound_draft_is_warned_of_with_what_was_seen() -> None:
     text = run("recommend", "Qwen/Qwen3-14B", "-d", SMALLER, "--device", "910b3", "--engine", "vllm-ascend").stdout
     assert "launch-bound" in text
-    assert "with Qwen3-0.6B drafting 60 ms" in text
+    (report,) = (line for line in text.splitlines() if "with Qwen3-0.6B drafting 60 ms" in line)
+    assert report.startswith("One report of a launch-bound draft model in this engine, not verified here:")
+    assert "at 40 % of the drafted tokens accepted" in report
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "said"),
+    [
+        ("vllm-ascend", None, True),
+        ("vllm-ascend", "910b3", True),
+        ("vllm", "mi300x", True),
+        ("vllm", "h100", False),
+        ("llama.cpp", "m4-max", False),
+    ],
+)
+def test_a_device_whose_maker_nobody_measured_a_draft_on_has_estimated_costs(
+    engine: str, device: str | None, said: bool
+) -> None:
+    sentence = checked(LARGE, SMALLER, engine, device).decision.sentence
+    assert ("are estimates, and the interval was not tested there" in sentence) is said
 
 
 def test_a_recurrent_state_that_is_copied_at_each_step_eats_the_gain() -> None:

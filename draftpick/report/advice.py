@@ -139,11 +139,12 @@ def _times(one: CandidateRecord) -> str:
 def _room(memory: MemoryRecord) -> str:
     """Whether it fits, and for how many sequences there is room."""
     free = memory.per_device_bytes.free
-    words = "fits" if memory.fits else "does not fit"
+    waits = not memory.fits and bool(memory.max_num_seqs)
+    words = "fits" if memory.fits else "does not hold all sequences at once, the rest wait" if waits else "does not fit"
     if free is not None:
         words += f", {_gib(abs(free))} GiB of each device {'free' if free >= 0 else 'missing'}"
     if memory.max_num_seqs is not None:
-        words += f"; room for {memory.max_num_seqs:,} sequences at once"
+        words += f"; room for {memory.max_num_seqs:,} full-length sequences at once"
         without = memory.max_num_seqs_without_draft
         words += f", {without:,} without the draft" if without is not None else ""
     if not memory.fits and memory.min_tensor_parallel_size is not None:

@@ -97,6 +97,28 @@ def draft_cost(found: Assessment) -> str:
     return f"{found.prediction.costs.c:.2f}" if found.prediction is not None else "-"
 
 
+METHODS = {
+    "pard": "PARD is a draft model that was trained to guess all tokens of a step in one pass",
+    "eagle": "EAGLE is a small head that reads the target's hidden states and guesses token by token",
+    "eagle3": "EAGLE-3 is a small head that reads hidden states of several of the target's layers and guesses token by "
+    "token",
+    "mtp": "MTP (multi-token prediction) is a layer trained along with the target to guess the tokens after the next",
+    "medusa": "Medusa is a set of small heads on the target's last hidden state, one for each token ahead",
+    "dflash": "DFlash is a small head that reads the target's hidden states and guesses a block of tokens in one pass",
+}
+"""What a method other than a plain draft model is, for whoever never met its name."""
+
+
+def method_note(found: Assessment) -> str:
+    """What the method is, and that its predictions stand on less than those of draft models; empty for these."""
+    what, said = METHODS.get(found.proposal.method), found.prediction
+    if what is None:
+        return ""
+    if said is None or said.measured is not None:
+        return f"{what}."
+    return f"{what}. Its predictions were not tested on measured speed-ups, as those of draft models were."
+
+
 def predicted(found: Assessment) -> list[tuple[str, bool]]:
     """What is predicted of a pair, in lines, and for each whether it is a warning."""
     said = found.prediction
@@ -111,6 +133,8 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
         f"{rate.high:.2f}), {row.mean_acceptance_length:.2f} tokens per step at k = {row.k}; a plain token takes "
         f"{milliseconds(parts.target)}, a drafted one {parts.c:.2f} of it."
     ]
+    if note := method_note(found):
+        lines.append(note)
     if parts.ttft_overhead:
         lines.append(f"The draft's own prompt adds {milliseconds(parts.ttft_overhead)} to the time to the first token.")
     if said.end_to_end is not None and said.plan.num_spec_tokens:
@@ -202,27 +226,30 @@ def memory(found: Assessment) -> list[str]:
     setting = found.pair.setting
     if setting.device is None and setting.memory is None:
         return []
-    budget = found.budget
+    budget = found.budget_in_place
     parts = budget.per_device_bytes
+    many = f" of {setting.max_num_seqs:,} sequences" if setting.max_num_seqs is not None else ""
+    short = parts.free is not None and parts.free < 0
     named = {
         "target": parts.target_weights,
         "draft": parts.draft_weights,
-        "KV cache": _sum(parts.target_kv, parts.draft_kv),
+        f"KV cache{many}": _sum(parts.target_kv, parts.draft_kv),
         "workspace and reserve": _sum(parts.verify_workspace, parts.reserve),
-        "free": parts.free,
+        "missing" if short else "free": abs(parts.free) if parts.free is not None else None,
     }
     said = ", ".join(f"{name} {gib(value)}" for name, value in named.items() if value is not None)
     key = setting.device.key if setting.device is not None else "device"
-    where = f"{setting.tensor_parallel_size} × {key}"
+    where = f"{found.num_devices} × {key}"
     lines = (
         [f"Memory of each of {where}, with {printable(found.proposal.label)}, GiB, estimated: {said}."] if said else []
     )
-    if budget.fits is False:
+    room, without = budget.max_num_seqs, budget.max_num_seqs_without_draft
+    if budget.fits is False and not room:
         need = budget.min_tensor_parallel_size
         lines.append("It does not fit." if need is None else f"It does not fit: it takes {need} × {key}.")
-    elif budget.max_num_seqs is not None and budget.max_num_seqs_without_draft is not None:
-        room, without = budget.max_num_seqs, budget.max_num_seqs_without_draft
-        lines.append(f"Room for {room:,} sequences at once, {without:,} without the draft.")
+    elif room is not None and without is not None:
+        wait = ": the rest wait" if budget.fits is False else ""
+        lines.append(f"Room for {room:,} full-length sequences at once, {without:,} without the draft{wait}.")
     return lines
 
 

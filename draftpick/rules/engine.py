@@ -199,6 +199,15 @@ def _unequal_rows(ours: int, theirs: int, relation: Relation | None, table: Tabl
     return [_Finding("care", f"{note} ({bridge['note']})" if bridge.get("note") else note)]
 
 
+def needed_option(pair: Pair, engine: Engine) -> str | None:
+    """The option without which the engine, as shipped, refuses the draft's number of embedding rows; None: none."""
+    table = table_of(engine)
+    if table.bridge is None or pair.draft is None or pair.method not in _OWN_VOCABULARY:
+        return None
+    ours, theirs = pair.target.vocab_size, pair.draft.vocab_size
+    return None if ours is None or theirs is None or ours == theirs else str(table.bridge["name"])
+
+
 def _in_words(relation: Relation | None) -> str:
     """How the tokenizers relate, for a sentence about numbers of rows."""
     if relation is None or relation.kind == "unknown":

@@ -9,7 +9,7 @@ from draftpick.models.profile import ModelProfile
 from draftpick.pair import Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
 from draftpick.rules.engines_say import engine_name, longest_draft
-from draftpick.rules.figures import bytes_ratio, count, read_ratio, times
+from draftpick.rules.figures import bytes_ratio, count, kept_share, read_ratio, times
 
 SIZES = (
     "params_total", "params_text", "params_active", "vocab_size", "hidden_size", "tie_word_embeddings",
@@ -21,6 +21,7 @@ IDEAL_HIGH = LIMITS["size-ratio.ideal-high"]
 HIGH = LIMITS["size-ratio.high"]
 FADE = LIMITS["size-ratio.fade"]
 FLOOR = LIMITS["size-ratio.floor"]
+MOST_KEPT = LIMITS["swapped-roles.most-kept"]
 FEWER_BYTES = LIMITS["swapped-roles.fewer-bytes"]
 SMALL = LIMITS["target-size.small"]
 SHALLOW = LIMITS["depth.shallow"]
@@ -39,7 +40,8 @@ def swapped_roles(pair: Pair) -> Outcome:
     gave a 0.5B as target and its 7B as draft got 10 to 12 tokens per second where the 7B alone made 50.
 
     Exception: a copy of like size in far fewer bits is not swapped but weak: size-ratio and self-draft judge it. A
-    sparse target is compared by the parameters one token touches, not by all of them.
+    sparse target is compared by the parameters one token touches, not by all of them. A sparse draft is held against
+    what it keeps in memory too: above half of the target's weights it warns, and such a draft never comes first.
 
     Remedy: exchange the two names, or take a smaller draft. A sparse target this fast may need none.
     """
@@ -51,6 +53,14 @@ def swapped_roles(pair: Pair) -> Outcome:
     evidence: Evidence = {"target_read": target_read, "draft_read": draft_read, "ratio": round(ratio, 3)}
     sizes = f"the draft reads {count(draft_read)} parameters per token, the target {count(target_read)}"
     if ratio > 1:
+        share = kept_share(pair)
+        if share is not None and share > MOST_KEPT:
+            return warn(
+                f"The draft keeps {share:.0%} of the target's weights in memory, beside the target's own: {sizes}.",
+                0.1,
+                kept_share=round(share, 2),
+                **evidence,
+            )
         return ok(f"The draft is the smaller one: {sizes}.", **evidence)
     in_bytes = bytes_ratio(pair)
     if in_bytes is not None and in_bytes * FEWER_BYTES > 1:

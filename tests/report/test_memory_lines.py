@@ -59,3 +59,24 @@ def test_memory_is_labelled_in_powers_of_two(text: str) -> None:
     answer = run("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", "--device", "910b3", "--memory", text, "--json")
     memory = json.loads(answer.stdout)["candidates"][0]["memory"]
     assert sum(memory["per_device_bytes"].values()) == 64 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("sequences", "waits"), [pytest.param("512", True, id="some have room"), pytest.param("8", False, id="all have")]
+)
+def test_more_sequences_than_there_is_room_for_wait(sequences: str, waits: bool) -> None:
+    place = ("--device", "h100", "-tp", "8", "--engine", "sglang", "--max-num-seqs", sequences)
+    text = run("recommend", "Qwen/Qwen3-32B", "-d", "Qwen/Qwen3-0.6B", *place).stdout
+    sentence = text.splitlines()[0]
+    assert ("full-length sequences at once, of 512: the rest wait" in sentence) is waits
+    assert "does not fit" not in sentence
+    assert ("without the draft: the rest wait." in text) is waits
+    assert (", missing " in text) is waits
+
+
+def test_memory_is_shown_for_as_many_devices_as_the_prediction_holds_for() -> None:
+    text = run("recommend", "Qwen/Qwen2.5-72B-Instruct", "--device", "910b", "--engine", "vllm-ascend").stdout
+    assert "in vllm-ascend on 4 × 910b3 with" in text.splitlines()[0]
+    (line,) = (line for line in text.splitlines() if line.startswith("Memory of each of "))
+    assert line.startswith("Memory of each of 4 × 910b3, ")
+    assert ", free " in line
