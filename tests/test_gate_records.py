@@ -430,6 +430,7 @@ max_num_seqs = 8
 # The k that is deployed.
 num_spec_tokens = 3
 # What `draftpick probe TARGET DRAFT -o probe.json` wrote; or `probe = true` to measure at each run.
+# Without evidence, baseline and the thresholds of a measurement, a pair passes by facts alone.
 evidence = "probe.json"
 
 [pair.policy]
