@@ -25,8 +25,10 @@ import numpy as np
 
 from draftpick.models import cutting
 from draftpick.models.probe_texts import ORDINARY, TEXTS
+from draftpick.models.token_lists import read_tiktoken
 from draftpick.models.tokenizer import Fingerprint, extends, fingerprint, ranges, same_cut
-from draftpick.models.vocabulary import Vocabulary, is_reserved, read_folder, read_tiktoken, text_of
+from draftpick.models.vocabulary import Vocabulary, is_reserved, text_of
+from draftpick.models.vocabulary_files import read_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

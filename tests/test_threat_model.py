@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from draftpick import advice_file, devices, gate_file, http, probe_file, responses, scrape, toml_file, validation
-from draftpick.models import bounded, card, gguf, safetensors, vocabulary
+from draftpick.models import bounded, card, gguf, safetensors, token_lists, vocabulary
 from draftpick.probing import client, prompts, trace
 
 PAGE = Path(__file__).parents[1] / "docs" / "threat-model.md"
@@ -40,7 +40,12 @@ def table() -> str:
         ("config.json and the other configs", size(bounded.CONFIG_BYTES), "", ""),
         ("tokenizer.json, tekken.json, vocab.json", tokenizer, "", tokens),
         ("sentencepiece, tiktoken", tokenizer, "", tokens),
-        ("RWKV's vocabulary", size(vocabulary._MAX_LITERAL_BYTES), "", f"{vocabulary._MAX_LITERALS:,} lines of 64 KiB"),
+        (
+            "RWKV's vocabulary",
+            size(token_lists.MAX_LITERAL_BYTES),
+            "",
+            f"{token_lists.MAX_LITERALS:,} lines of 64 KiB",
+        ),
         (
             "head of a safetensors file, and index",
             f"{size(safetensors._HEADER_BYTES)}, {size(safetensors._INDEX_BYTES)}",

@@ -160,7 +160,7 @@ def test_nothing_is_evaluated() -> None:
     """`ast.literal_eval` reads RWKV's vocabularies: it takes literals alone, of lines that are bounded."""
     assert [(module, name) for module, name, _ in calls() if name in CALLS] == []
     literal = {module for module, name, _ in calls() if name == "ast.literal_eval"}
-    assert literal == {"models/vocabulary.py", "schemas.py"}
+    assert literal == {"models/token_lists.py", "schemas.py"}
 
 
 def test_no_shell_is_started() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from draftpick.models.vocabulary import Vocabulary, tiktoken_ranks
+from draftpick.models.token_lists import tiktoken_ranks
+from draftpick.models.vocabulary import Vocabulary
 
 Encoder = Callable[[str], Sequence[int]]
 

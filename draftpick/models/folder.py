@@ -68,7 +68,7 @@ def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelPro
     header = read_header(path)
     profile = profile_from_gguf(path, header)._replace(id=id)
     if "tokenizer.ggml.tokens" in header.metadata:
-        from draftpick.models.vocabulary import from_gguf
+        from draftpick.models.gguf_tokenizer import from_gguf
 
         profile = profile._replace(tokenizer=_fingerprint(from_gguf(header.metadata, source=str(path)), catalog))
     names = names_of_source(header.metadata)
@@ -217,7 +217,7 @@ def _mtp(profile: ModelProfile, weights: Weights) -> tuple[int | None, str | Non
 
 
 def _tokenizer(folder: Path, catalog: Catalog) -> Fingerprint | None:
-    from draftpick.models.vocabulary import read_folder
+    from draftpick.models.vocabulary_files import read_folder
 
     vocabulary = read_folder(folder)
     return _fingerprint(vocabulary, catalog) if vocabulary is not None else None

@@ -115,7 +115,7 @@ def _models(folder: Path) -> dict[str, Reader]:
     from draftpick.models.folder import profile_from_folder, profile_from_gguf_file
     from draftpick.models.safetensors import read_folder, read_header
     from draftpick.models.tokenizer import compare, fingerprint
-    from draftpick.models.vocabulary import read_folder as read_tokenizer
+    from draftpick.models.vocabulary_files import read_folder as read_tokenizer
 
     known = catalog.load()
 

@@ -24,7 +24,7 @@ from draftpick import catalog, devices, toml_file
 from draftpick.errors import DraftpickError, InvalidFile
 from draftpick.gate_file import read_policy
 from draftpick.gating import evidence
-from draftpick.models import bounded, safetensors, vocabulary
+from draftpick.models import bounded, safetensors, vocabulary_files
 from draftpick.probing import prompts, trace
 from draftpick.report import html, markdown, saved
 from draftpick.report.blocks import Paragraph, Report, Section
@@ -194,7 +194,7 @@ def test_a_template_is_searched_in_time_that_grows_with_its_length(tmp_path: Pat
     vocab = {"|||" + "A" * length + "|||": length for length in range(2_000)}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": vocab, "merges": []}}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "|" * 500_000}))
-    under_two_seconds(lambda: vocabulary.read_folder(tmp_path))
+    under_two_seconds(lambda: vocabulary_files.read_folder(tmp_path))
 
 
 def test_a_control_token_of_an_overlay_is_short(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from small_tokenizers import byte_level_json, gguf, moved, spm_json, tekken, words, write_json
 
 from draftpick.models import cutting
+from draftpick.models.gguf_tokenizer import from_gguf
 from draftpick.models.tokenizer import (
     Difference,
     Fingerprint,
@@ -25,7 +26,8 @@ from draftpick.models.tokenizer import (
     relation_key,
     same_cut,
 )
-from draftpick.models.vocabulary import Vocabulary, from_gguf, is_markup, is_reserved, read_folder
+from draftpick.models.vocabulary import Vocabulary, is_markup, is_reserved
+from draftpick.models.vocabulary_files import read_folder
 
 CHAT = {100: "<|endoftext|>", 101: "<|im_start|>", 102: "<|im_end|>"}
 

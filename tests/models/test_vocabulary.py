@@ -26,7 +26,10 @@ from small_tokenizers import (
 
 from draftpick.errors import InvalidFile
 from draftpick.models import vocabulary as v
+from draftpick.models.gguf_tokenizer import from_gguf
+from draftpick.models.token_lists import TEKKEN_NOTE, TIKTOKEN_NOTE, read_tiktoken
 from draftpick.models.tokenizer import fingerprint
+from draftpick.models.vocabulary_files import read_folder
 
 WORDS = {0: b"Nhello", 1: b"N world", 2: b"N\xe4\xbd", 3: b"N\n\n", 4: b"N<div>"}
 CHAT = {5: "<|im_start|>", 6: "<|im_end|>"}
@@ -45,7 +48,7 @@ def folder_with(folder: Path, **files: Any) -> Path:
 
 
 def read(folder: Path) -> v.Vocabulary:
-    found = v.read_folder(folder, pipeline=True)
+    found = read_folder(folder, pipeline=True)
     assert found is not None
     return found
 
@@ -56,8 +59,8 @@ def read(folder: Path) -> v.Vocabulary:
 def test_byte_level_formats_give_one_map(tmp_path: Path) -> None:
     a = read(folder_with(tmp_path / "a", tokenizer_json=byte_level_json(WORDS, CHAT)))
     (tmp_path / "t.tiktoken").write_bytes(tiktoken(WORDS))
-    b = v.read_tiktoken(tmp_path / "t.tiktoken", specials={text: i for i, text in CHAT.items()})
-    c = v.from_gguf(gguf(WORDS, CHAT, padding=3))
+    b = read_tiktoken(tmp_path / "t.tiktoken", specials={text: i for i, text in CHAT.items()})
+    c = from_gguf(gguf(WORDS, CHAT, padding=3))
     merges = folder_with(
         tmp_path / "d", vocab_json={spelled(t[1:]): i for i, t in WORDS.items()}, merges_txt=b"#version: 0.2\nh e\n"
     )
@@ -73,7 +76,7 @@ def test_byte_level_formats_give_one_map(tmp_path: Path) -> None:
 def test_sentencepiece_formats_give_one_map(tmp_path: Path) -> None:
     a = read(folder_with(tmp_path / "a", tokenizer_json=spm_json(SPM, SPM_CONTROL)))
     b = read(folder_with(tmp_path / "b", tokenizer_model=sentencepiece(SPM, SPM_CONTROL)))
-    c = v.from_gguf(gguf(SPM, SPM_CONTROL, model="llama"))
+    c = from_gguf(gguf(SPM, SPM_CONTROL, model="llama"))
     expected = {**SPM, **{i: b"N" + text.encode() for i, text in SPM_CONTROL.items()}}
     for found in (a, b, c):
         assert dict(found.tokens) == expected
@@ -96,7 +99,7 @@ def test_rwkv_reads_python_literals_without_running_them(tmp_path: Path) -> None
 
 
 def test_raw_texts_are_as_the_file_spells_them(tmp_path: Path) -> None:
-    found = v.from_gguf(gguf(WORDS, CHAT, padding=1))
+    found = from_gguf(gguf(WORDS, CHAT, padding=1))
     assert found.raw[1] == "Ġworld"
     assert found.raw[7] == "[PAD7]"
 
@@ -107,7 +110,7 @@ def test_gguf_spells_user_tokens_with_real_spaces_or_not() -> None:
     for metadata, text in ((real, "  "), (marked, "▁▁")):
         metadata["tokenizer.ggml.tokens"].append(text)
         metadata["tokenizer.ggml.token_type"].append(USER)
-    a, b = v.from_gguf(real), v.from_gguf(marked)
+    a, b = from_gguf(real), from_gguf(marked)
     assert a.tokens == b.tokens
     assert a.raw != b.raw
 
@@ -151,7 +154,7 @@ def test_control_tokens_of_a_bare_tiktoken_file_are_not_known(tmp_path: Path) ->
     (tmp_path / "qwen.tiktoken").write_bytes(tiktoken(WORDS))
     found = read(tmp_path)
     assert not found.control_known
-    assert found.notes == (v.TIKTOKEN_NOTE,)
+    assert found.notes == (TIKTOKEN_NOTE,)
 
 
 def test_code_alone_is_not_run_and_told(tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_code_alone_is_not_run_and_told(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_tokenizer_gives_none(tmp_path: Path) -> None:
-    assert v.read_folder(folder_with(tmp_path, config_json={"model_type": "llama"})) is None
+    assert read_folder(folder_with(tmp_path, config_json={"model_type": "llama"})) is None
 
 
 # ---------------------------------------------------------------- traps
@@ -178,7 +181,7 @@ def test_tekken_length_of_vocab_is_not_its_size(tmp_path: Path) -> None:
     found = read(folder_with(tmp_path, tekken_json=tekken(tokens, None, reserved=3, listed=50)))
     assert found.size == len(found.tokens) == 5
     assert found.tokens[1] == b"N<SPECIAL_1>"
-    assert (found.control_known, found.notes) == (False, (v.TEKKEN_NOTE,))
+    assert (found.control_known, found.notes) == (False, (TEKKEN_NOTE,))
 
 
 def test_tokenizer_model_is_told_by_its_first_bytes(tmp_path: Path) -> None:
@@ -200,12 +203,12 @@ def test_what_a_file_marks_as_special_does_not_matter(tmp_path: Path) -> None:
 def test_padding_is_left_out_whatever_type_it_has(kind: int) -> None:
     metadata = gguf(WORDS, CHAT, padding=4)
     metadata["tokenizer.ggml.token_type"][7:] = [kind] * 4
-    found = v.from_gguf(metadata)
+    found = from_gguf(metadata)
     assert (len(found.tokens), found.size) == (7, 11)
 
 
 def test_three_numbers_are_kept_apart() -> None:
-    taken = fingerprint(v.from_gguf(gguf({0: b"Na", 7: b"Nb"}, {9: "<s>"}, padding=6)))
+    taken = fingerprint(from_gguf(gguf({0: b"Na", 7: b"Nb"}, {9: "<s>"}, padding=6)))
     assert (taken.named_ids, taken.highest_id) == (3, 9)
 
 
@@ -254,8 +257,8 @@ def test_normalizer_is_named(tmp_path: Path, normalizer: Any, expected: str) -> 
 
 
 def test_missing_pre_of_a_gguf_is_told() -> None:
-    assert "tokenizer.ggml.pre" in v.from_gguf(gguf(WORDS, CHAT)).notes[0]
-    assert v.from_gguf(gguf(WORDS, CHAT, pre="qwen2")).notes == ()
+    assert "tokenizer.ggml.pre" in from_gguf(gguf(WORDS, CHAT)).notes[0]
+    assert from_gguf(gguf(WORDS, CHAT, pre="qwen2")).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -368,7 +371,7 @@ HOSTILE: dict[str, tuple[str, bytes | Any, str]] = {
 def test_hostile_files_end_in_one_clear_line(tmp_path: Path, name: str, content: Any, message: str) -> None:
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     with pytest.raises(InvalidFile) as raised:
-        v.read_folder(tmp_path, pipeline=True)
+        read_folder(tmp_path, pipeline=True)
     assert message in raised.value.message
     assert str(tmp_path) in raised.value.message
     assert "\n" not in raised.value.message
@@ -380,7 +383,7 @@ def test_a_file_of_hundreds_of_megabytes_is_refused_by_size(tmp_path: Path) -> N
         file.write(b"{")
         file.truncate(200 * 2**20)
     with pytest.raises(InvalidFile, match="too large"):
-        v.read_folder(tmp_path)
+        read_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -395,19 +398,19 @@ def test_a_file_of_hundreds_of_megabytes_is_refused_by_size(tmp_path: Path) -> N
 )
 def test_damaged_gguf_metadata_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidFile):
-        v.from_gguf({**gguf(WORDS, CHAT), **change}, source="x.gguf")
+        from_gguf({**gguf(WORDS, CHAT), **change}, source="x.gguf")
 
 
 def test_odd_gguf_values_are_not_believed() -> None:
     odd = gguf(WORDS, CHAT, bos_token_id="1", eos_token_id=-1, add_bos_token=3, eot_token_id=2**40)
-    found = v.from_gguf(odd)
+    found = from_gguf(odd)
     assert (found.bos, found.eos, found.add_bos, found.stop_ids) == (None, None, None, ())
 
 
 def read_or_refuse(folder: Path) -> tuple[v.Vocabulary | None, InvalidFile | None]:
     """What was read, or the error; anything else that is raised fails the test."""
     try:
-        return v.read_folder(folder, pipeline=True), None
+        return read_folder(folder, pipeline=True), None
     except InvalidFile as error:
         return None, error
 
@@ -478,16 +481,16 @@ def test_core_does_not_depend_on_the_format(
     (root / "t.tiktoken").write_bytes(tiktoken(tokens))
     byte_level = [
         read(folder_with(root / "a", tokenizer_json=byte_level_json(tokens, control))),
-        v.read_tiktoken(root / "t.tiktoken", specials={text: i for i, text in control.items()}),
-        v.from_gguf(gguf(tokens, control, padding=extra)),
+        read_tiktoken(root / "t.tiktoken", specials={text: i for i, text in control.items()}),
+        from_gguf(gguf(tokens, control, padding=extra)),
         read(folder_with(root / "b", tekken_json=tekken(tokens, control, reserved=3, listed=extra))),
     ]
-    plain = {i: t for i, t in tokens.items() if v._byte_fallback(t[1:].decode()) is None}
+    plain = {i: t for i, t in tokens.items() if v.byte_fallback(t[1:].decode()) is None}
     if len(plain) == len(tokens):
         byte_level += [
             read(folder_with(root / "c", tokenizer_json=spm_json(tokens, control))),
             read(folder_with(root / "d", tokenizer_model=sentencepiece(tokens, control))),
-            v.from_gguf(gguf(tokens, control, model="llama", padding=extra)),
+            from_gguf(gguf(tokens, control, model="llama", padding=extra)),
         ]
     taken = [fingerprint(found) for found in byte_level]
     assert len({t.core for t in taken}) == 1
@@ -504,4 +507,4 @@ def test_unknown_protobuf_fields_are_passed_over(tmp_path: Path) -> None:
 def test_a_byte_type_without_a_byte_is_kept_as_text() -> None:
     metadata = gguf(words(2), {}, model="llama")
     metadata["tokenizer.ggml.token_type"][1] = BYTE
-    assert v.from_gguf(metadata).tokens[1] == b"N w1"
+    assert from_gguf(metadata).tokens[1] == b"N w1"
