@@ -13,6 +13,7 @@ from draftpick.choices import GGUF_BITS, MEMORY, STORED_BITS, memory_choice
 from draftpick.errors import UsageError
 from draftpick.models.profile import Experts, LatentAttention, ModelProfile
 from draftpick.pair import DRAFT_FREE, Head
+from draftpick.rules.figures import PLAIN_BITS
 
 _DELTA = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_moe"})
 """Types whose recurrent layers are gated delta nets, and whose query projection is doubled by a gate."""
@@ -39,8 +40,6 @@ CACHE_BYTES: Mapping[str, float] = {
     "iq4_nl": 18 / 32,
 }
 """Bytes of one cached element by the name of the cache's type."""
-
-_PLAIN_BITS = {"bfloat16": 16.0, "float16": 16.0, "half": 16.0, "float32": 32.0, "float": 32.0}
 
 
 class Cache(NamedTuple):
@@ -104,7 +103,7 @@ def weight_format(
 def _plain_bits(name: str | None, asked: str | None, engine: str | None) -> float | None:
     if name is None:
         return MEMORY["weight-bits"]
-    bits = _PLAIN_BITS.get(name)
+    bits = PLAIN_BITS.get(name)
     return memory_choice("float32-bits", engine) if bits == 32 and asked in (None, "auto") else bits
 
 

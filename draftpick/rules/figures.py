@@ -14,7 +14,8 @@ _BITS = (
     ("fp8", 8.0), ("w8", 8.0), ("float8", 8.0), ("awq", 4.0), ("gptq", 4.0), ("1.58", 2.0), ("f16", 16.0),
 )  # fmt: skip
 
-_PLAIN_BITS = {"bfloat16": 16.0, "float16": 16.0, "float32": 32.0}
+PLAIN_BITS = {"bfloat16": 16.0, "float16": 16.0, "half": 16.0, "float32": 32.0, "float": 32.0}
+"""Bits of a weight that is not quantised, by the name of its type."""
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +72,7 @@ def bytes_read(model: ModelProfile, quantization: str | None = None) -> float | 
 
 def bits_per_weight(quantization: str | None, dtype: str | None) -> float | None:
     """Bits that one stored weight takes, scales left out; None where neither format is known."""
-    return _PLAIN_BITS.get(dtype or "") if quantization is None else _quantized_bits(quantization)
+    return PLAIN_BITS.get(dtype or "") if quantization is None else _quantized_bits(quantization)
 
 
 @lru_cache(maxsize=256)
