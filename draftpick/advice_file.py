@@ -21,8 +21,8 @@ from draftpick.record import Record, checked, no_such_kind
 MOST_BYTES = 64 << 20
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Milliseconds = Annotated[float, Field(ge=0, lt=1e12)]
-Times = Annotated[float, Field(ge=0, lt=1e12)]
+Milliseconds = Annotated[float, Field(ge=0, lt=1e18)]
+Times = Annotated[float, Field(ge=0, lt=1e18)]
 """A quotient, as a speed-up or a cost ratio."""
 Length = Annotated[int, Field(ge=0, le=256)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]

@@ -26,6 +26,9 @@ from draftpick.sizes import (
     weight_format,
 )
 
+MOST_BYTES = 1 << 60
+"""More is told as this much: no machine holds it, and written files keep whole numbers below 2^63."""
+
 
 class Parts(NamedTuple):
     """Bytes on each device; they sum up to its memory. Unknown is None."""
@@ -329,8 +332,8 @@ def _parts(plan: _Plan, load: _Load) -> Parts:
     target_kv = load.target.of(tokens, 1 + plan.drafted) if load.target is not None else None
     draft_kv = load.draft.of(tokens, 1 + plan.drafted) if load.draft is not None else None
     parts = Parts(
-        target_weights=load.target_weights,
-        draft_weights=load.draft_weights,
+        target_weights=_times(load.target_weights, 1),
+        draft_weights=_times(load.draft_weights, 1),
         target_kv=_times(target_kv, plan.sequences),
         draft_kv=_times(draft_kv, plan.sequences),
         verify_workspace=_times(_workspace(plan, plan.drafted), plan.sequences),
@@ -343,7 +346,7 @@ def _parts(plan: _Plan, load: _Load) -> Parts:
 
 
 def _times(each: float | None, sequences: int) -> int | None:
-    return ceil(each * sequences) if each is not None else None
+    return min(ceil(each * sequences), MOST_BYTES) if each is not None else None
 
 
 def _workspace(plan: _Plan, drafted: int) -> float | None:

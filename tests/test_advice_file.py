@@ -27,6 +27,8 @@ COMMANDS = (
     "check Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm --device h100-80g",
     "check Qwen/Qwen2.5-72B-Instruct Qwen/Qwen3-0.6B --images",
     "check meta-llama/Llama-3.1-70B-Instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B --select tokenizer-identity",
+    "recommend meta-llama/Llama-3.1-405B-Instruct --device h100-80g --engine vllm --max-model-len 1073741824"
+    " --max-num-seqs 1048576 --input-len 1073741824 --output-len 1073741824 --temperature 10",
     "plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5",
     "plan --mean-acceptance-length 2.4 -k 4 --draft-cost 0.9 --verify-cost 1.3 --overhead 0.1",
 )

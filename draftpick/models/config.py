@@ -70,7 +70,7 @@ _VISION = ("vision_config", "visual", "vision_tower", "mm_vision_tower", "img_pr
 _AUDIO = ("audio_config", "audio_encoder_config", "audio_processor", "speech_config")
 _MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules", "mtp_num_layers")
 
-_LIMITS = {"layers": 10_000, "default": 1 << 40}
+_LIMITS = {"layers": 10_000, "context": 1 << 40, "default": 10**9}
 """No model is near: above, the file is corrupt or hostile."""
 
 # Types whose class ties the embedding matrices unless the config says otherwise (defaults of transformers).
@@ -270,7 +270,7 @@ class _Reader:
         latent = self.latent()
         heads = self.default("num_attention_heads", self.count(_HEADS))
         experts, width = self.experts(layers)
-        context = self.default("max_position_embeddings", self.count(_CONTEXT))
+        context = self.default("max_position_embeddings", self.count(_CONTEXT, "context"))
         profile = ModelProfile(
             id=id,
             origin=origin,
@@ -466,7 +466,7 @@ class _Reader:
             return None
         factor = found.get("factor")
         original = found.get("original_max_position_embeddings") or self.value(("original_max_position_embeddings",))
-        length = self._number("original_max_position_embeddings", original, "default")
+        length = self._number("original_max_position_embeddings", original, "context")
         if not is_number(factor) or not math.isfinite(factor):
             factor = context / length if kind in ("longrope", "su") and context and length else None
         parts = [kind, f"{factor:g}" if factor is not None else None, str(length) if length else None]
@@ -480,7 +480,7 @@ class _Reader:
 
     def attention(self, layers: int | None, context: int | None) -> dict[str, Any]:
         """The fields of the profile that tell which layers see what."""
-        window = self.count(("sliding_window", "sliding_window_size", "attention_window_size"))
+        window = self.count(("sliding_window", "sliding_window_size", "attention_window_size"), "context")
         if self.text.get("use_sliding_window") is False or (window and context and window >= context):
             window = None
         recurrent = self._recurrent_layers(layers)

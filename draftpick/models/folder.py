@@ -25,6 +25,9 @@ Base = Callable[[str], ModelProfile]
 
 MAX_DESCRIPTIONS = 4
 """Files of msmodelslim that say how a model was quantised; a folder has one."""
+MOST_PARAMS = 10**16
+MOST_KEPT = 1 << 28
+"""Numbers that all layers keep of one token; the largest models keep a few millions."""
 _TENSOR_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
@@ -57,7 +60,7 @@ def profile_from_folder(
     profile = profile._replace(tokenizer=_tokenizer(folder, catalog))
     profile = _with_card(profile, card or read_card(folder / "README.md"), config)
     own_ids = [id] if origin in ("cache", "hub") else []
-    return with_counts(with_kin(with_counts(profile), own_ids, [] if own_ids else [folder.name], catalog))
+    return _named(profile, own_ids, [] if own_ids else [folder.name], catalog)
 
 
 def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelProfile:
@@ -74,7 +77,30 @@ def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelPro
     names = names_of_source(header.metadata)
     own_ids = [name for name in names if hub_id(name)]
     titles = [name for name in names if name not in own_ids]
-    return with_counts(with_kin(with_counts(profile), own_ids, titles or [path.stem], catalog))
+    return _named(profile, own_ids, titles or [path.stem], catalog)
+
+
+def _named(profile: ModelProfile, own_ids: list[str], titles: list[str], catalog: Catalog) -> ModelProfile:
+    """The profile with its counts and kin. Raises InvalidFile for sizes that multiply to what no model has."""
+    named = with_counts(with_kin(with_counts(profile), own_ids, titles, catalog))
+    params = max(named.params_total or 0, named.params_text or 0, named.params_active or 0, named.embedding_params or 0)
+    kept = (named.num_hidden_layers or 0) * _layer_kept(named)
+    for value, most, what in ((params, MOST_PARAMS, "parameters"), (kept, MOST_KEPT, "cached numbers a token")):
+        if value > most:
+            raise InvalidFile(
+                f"{profile.path}: its sizes come to {value:.0e} {what}, which no model has",
+                "the file is corrupt; download it again",
+            )
+    return named
+
+
+def _layer_kept(profile: ModelProfile) -> int:
+    """Numbers that one layer keeps of a token, at most: keys and values for each head, latent ones expanded."""
+    heads = max(profile.num_attention_heads or 0, profile.num_key_value_heads or 0)
+    if (latent := profile.latent) is None:
+        return 2 * heads * (profile.head_dim or 0)
+    expanded = (latent.qk_nope_head_dim or 0) + latent.qk_rope_head_dim + (latent.v_head_dim or 0)
+    return max(heads * expanded, latent.kv_lora_rank + latent.qk_rope_head_dim)
 
 
 def with_counts(profile: ModelProfile) -> ModelProfile:

@@ -112,7 +112,8 @@ _HYBRID = frozenset(
 _FULL_EVERY = {"gemma2": 2, "gemma3": 6, "cohere2": 4, "gpt-oss": 2}
 _UNQUANTISED = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
-_MAX_COUNT = 1 << 40
+_MAX_COUNT = 10**9
+_MAX_TOKENS = 1 << 40
 _MAX_LAYERS = 10_000
 
 
@@ -143,7 +144,7 @@ def profile_from_gguf(path: Path, header: GgufHeader | None = None) -> ModelProf
         latent=latent,
         num_nextn_predict_layers=mtp,
         vocab_size=keys.rows(),
-        max_position_embeddings=keys.count("context_length"),
+        max_position_embeddings=keys.count("context_length", _MAX_TOKENS),
         rope=_rope(keys),
         modality="text+vision" if keys.architecture in _WITH_VISION else "text",
         mrope=f"{keys.architecture}.rope.dimension_sections" in keys.metadata,
@@ -281,7 +282,7 @@ def _rope(keys: _Keys) -> str | None:
     if kind in (None, "none"):
         return None
     factor = keys.raw("rope.scaling.factor")
-    original = keys.count("rope.scaling.original_context_length")
+    original = keys.count("rope.scaling.original_context_length", _MAX_TOKENS)
     known = isinstance(factor, (int, float)) and 0 < factor < 1e6
     parts = [kind, f"{factor:g}" if known else None, str(original) if original else None]
     return " ".join(part for part in parts if part)
@@ -297,7 +298,7 @@ def _attention(keys: _Keys, profile: ModelProfile) -> dict[str, Any]:
             return {"attention": "full"}
         note = f"{number} of {layers} layers hold a recurrent state" if number and layers else None
         return {"attention": "hybrid", "recurrent_layers": number, "attention_note": note}
-    window = keys.count("attention.sliding_window")
+    window = keys.count("attention.sliding_window", _MAX_TOKENS)
     if window is None or (profile.max_position_embeddings and window >= profile.max_position_embeddings):
         return {"attention": "full"}
     return {"attention": "sliding", "sliding_window": window, "sliding_layers": _sliding_layers(keys, layers)}

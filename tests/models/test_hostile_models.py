@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -98,6 +99,23 @@ def giant(path: Path, start: bytes, size: int) -> None:
 def test_a_bad_config_is_told(content: bytes, tmp_path: Path, catalog: Catalog) -> None:
     error = refused(folder(tmp_path / "m", config__json=content), catalog)
     assert "config.json" in error.message
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"hidden_size": 10**7, "intermediate_size": 10**8, "num_hidden_layers": 10_000, "num_attention_heads": 1},
+        {"vocab_size": 10**9, "hidden_size": 10**8},
+        {"num_key_value_heads": 256_000, "head_dim": 256_000},
+        {"num_attention_heads": 10**6, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 10**6},
+    ],
+    ids=["parameters", "embedding", "cache", "latent cache"],
+)
+def test_sizes_that_multiply_to_what_no_model_has_are_told(
+    sizes: dict[str, int], tmp_path: Path, catalog: Catalog
+) -> None:
+    error = refused(folder(tmp_path / "m", {**SMALL, **sizes}), catalog)
+    assert re.search("come to .* which no model has", error.message)
 
 
 def test_an_lfs_pointer_says_what_to_run(tmp_path: Path, catalog: Catalog) -> None:
