@@ -71,7 +71,7 @@ coverage: $(BIN)/draftpick $(INDEX)
 	$(BIN)/coverage report --include='draftpick/*' --fail-under=92
 	$(BIN)/coverage report --include='draftpick/probing/*,draftpick/devices.py' --show-missing --fail-under=95
 
-# Looks for files that a reader falls over, each reader for SECONDS in a process of its own; READERS="gguf trace" takes
+# Looks for files that a reader falls over, each reader for SECONDS of a core, by itself; READERS="gguf trace" takes
 # some of them. Keeps what it finds in build/fuzz.
 SECONDS ?= 60
 fuzz: $(BIN)/draftpick $(INDEX)
