@@ -7,12 +7,14 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from commands import beside_npu, environment, on_terminal
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -54,14 +56,19 @@ class Step(NamedTuple):
     marks: tuple[str, ...] = ()
 
 
+@cache
+def _tokens(page: Path) -> list[Token]:
+    return _READER.parse(page.read_text(encoding="utf-8"))
+
+
 def blocks(page: Path) -> list[Block]:
     """The code of a page, in its order."""
-    return list(_blocks(page.read_text(encoding="utf-8")))
+    return list(_blocks(page))
 
 
-def _blocks(text: str) -> Iterator[Block]:
+def _blocks(page: Path) -> Iterator[Block]:
     marks: tuple[str, ...] = ()
-    for token in _READER.parse(text):
+    for token in _tokens(page):
         if token.type in ("fence", "code_block"):
             yield Block(token.info.split(" ")[0], token.content, marks)
         lines = token.content.splitlines() if token.type == "html_block" else []
@@ -81,13 +88,12 @@ def steps(page: Path) -> list[Step]:
 
 def typed(page: Path) -> Iterator[str]:
     """Every command line of draftpick that a page shows: in blocks of code, or between words."""
-    text = page.read_text(encoding="utf-8")
-    for block in _blocks(text):
+    for block in _blocks(page):
         lines = re.sub(r"\\\n\s*", "", block.text).splitlines()
         yield from (
             found[1] for line in lines if (found := re.match(r"\s*(?:\$ |- )*(?:run: |- )?(draftpick .+)", line))
         )
-    for token in _READER.parse(text):
+    for token in _tokens(page):
         for child in token.children or ():
             if child.type == "code_inline" and child.content.startswith("draftpick "):
                 yield child.content
@@ -95,15 +101,14 @@ def typed(page: Path) -> Iterator[str]:
 
 def headings(page: Path) -> list[str]:
     """The titles of a page as text."""
-    tokens = _READER.parse(page.read_text(encoding="utf-8"))
-    inner = (after for before, after in pairwise(tokens) if before.type == "heading_open")
+    inner = (after for before, after in pairwise(_tokens(page)) if before.type == "heading_open")
     return ["".join(child.content for child in token.children or ()) for token in inner]
 
 
 def links(page: Path) -> list[str]:
     """Where a page leads to, pictures included."""
     found = []
-    for token in _READER.parse(page.read_text(encoding="utf-8")):
+    for token in _tokens(page):
         for child in token.children or ():
             address = child.attrGet("href" if child.type == "link_open" else "src")
             if address is not None:
