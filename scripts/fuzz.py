@@ -282,7 +282,7 @@ def look(options: argparse.Namespace) -> None:
     if wrong := [name for name in options.readers if name not in names]:
         raise SystemExit(f"no reader is called {wrong[0]}; known: {', '.join(names)}")
     print(
-        f"{'reader':20} {'CPU s':>5} {'inputs':>9} {'kept':>6} {'peak MB':>8} {'grown':>6} {'slowest':>9}  new findings",
+        f"{'reader':20} {'CPU s':>5} {'inputs':>9} {'kept':>6} {'peak MB':>8} {'grown':>6} {'slowest':>9}  new",
         flush=True,
     )
     failed = False
