@@ -340,8 +340,9 @@ def test_a_trace_that_was_changed_is_refused(measured: Path, tmp_path: Path) -> 
 
 def test_recommend_measures_the_first_drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # The command has no option for it, and whole answers take a third of a minute.
-    monkeypatch.setattr(command_of_probe, "PROBE", {**command_of_probe.PROBE, "max-new-tokens": 24})
+    # The command has no options for it, and whole answers to all prompts take a third of a minute.
+    short = {"max-new-tokens": 24, "precision": 0.5}
+    monkeypatch.setattr(command_of_probe, "PROBE", {**command_of_probe.PROBE, **short})
     answer = run("recommend", TARGET, "-d", DRAFT, "--probe", "--workload", "code", "--json", "--exit-zero", "-q")
     assert answer.exit_code == 0, answer.stderr
     found = answer.document
