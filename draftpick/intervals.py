@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import UsageError
-from draftpick.speedup import Interval, rescaled
+from draftpick.speedup import Interval, least_where, rescaled
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,12 +71,7 @@ def t_quantile(probability: float, df: float) -> float:
     low, high = 0.0, 1.0
     while _t_tail(high, df) > tail:
         low, high = high, high * 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if _t_tail(middle, df) > tail else (low, middle)
-    return (low + high) / 2
+    return least_where(lambda t: _t_tail(t, df) <= tail, low, high)
 
 
 # Intervals of ratios over prompts.

@@ -283,7 +283,7 @@ def _runs(answer: Answer, rule: Acceptance, most: int, rng: np.random.Generator)
     ratios = log_ratios(answer, rule)
     uniform = rng.random(len(ratios))
     if rule.sampled and rule.block:
-        survival = survival_of(ratios[None, :], most, block=True)[0]
+        (survival,) = survival_of(ratios[None, :], most, block=True)
         runs: Ints = (survival[:, 1:] > uniform[:, None]).sum(axis=1)
         return runs
     # A position is tested at most once in a walk, so one draw for each will do.

@@ -24,7 +24,6 @@ from draftpick.acceptance import (
     logistic,
     met_rate,
     prior,
-    rate_for,
     translates,
 )
 from draftpick.assess import relate
@@ -33,6 +32,7 @@ from draftpick.errors import UsageError
 from draftpick.models.profile import Lineage, ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation
 from draftpick.pair import Pair, Proposal, Setting
+from draftpick.speedup import rate_from_length
 
 KNOWN = catalog.load()
 TARGET, DRAFT = "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"
@@ -170,7 +170,7 @@ def test_published_methods_have_a_rate_that_gives_their_length(method: str) -> N
     assert found.drafted is not None
     assert 1 < found.tau < found.drafted + 1
     assert found.low <= found.rate <= found.high
-    assert rate_for(found.tau, found.drafted) == pytest.approx(found.rate, abs=1e-6)
+    assert rate_from_length(found.tau, found.drafted) == pytest.approx(found.rate, abs=1e-6)
 
 
 def test_a_method_nobody_published_gets_no_number() -> None:
