@@ -756,8 +756,12 @@ def test_a_hair_of_room(within: float, value: float, near: bool) -> None:
 @pytest.mark.parametrize(
     ("call", "taken"),
     [
-        pytest.param(lambda: sp.length_from_positions([0.5, 0.5 + 0.9e-9], conditional=False), True, id="rates, a rounding"),
-        pytest.param(lambda: sp.length_from_positions([0.5, 0.5 + 1.1e-9], conditional=False), False, id="rates that rise"),
+        pytest.param(
+            lambda: sp.length_from_positions([0.5, 0.5 + 0.9e-9], conditional=False), True, id="rates, a rounding"
+        ),
+        pytest.param(
+            lambda: sp.length_from_positions([0.5, 0.5 + 1.1e-9], conditional=False), False, id="rates that rise"
+        ),
         pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (1 + 0.9e-6,))), True, id="v(1), a rounding"),
         pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (1 + 1.1e-6,))), False, id="v(1) is not t"),
         pytest.param(lambda: one_length(1 - 0.9e-9, 2), True, id="a length below 1, a rounding"),
@@ -776,7 +780,7 @@ def test_a_hair_of_room(within: float, value: float, near: bool) -> None:
         pytest.param(lambda: sp.schedule_by(lambda batch: 1, 1 << 20), True, id="a million batches"),
         pytest.param(lambda: sp.schedule_by(lambda batch: 1, (1 << 20) + 1), False, id="one more"),
     ],
-)  # fmt: skip
+)
 def test_how_far_beyond_a_bound_is_a_rounding(call: Any, taken: bool) -> None:
     if taken:
         assert call()
@@ -796,23 +800,49 @@ def answered(num_tokens: float) -> sp.EndToEnd:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (1, 2, 0))), "the time of a target pass over 3 positions is 0", id="v(3)"),
-        pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (0,))), "the time of a target pass over 1 positions is 0", id="v(1)"),
-        pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (2,))), "v(1) is 2, but the target's time per token is 1", id="v(1) and t"),
+        pytest.param(
+            lambda: sp.checked_times(StepTimes(1, 0, 0, (1, 2, 0))),
+            "the time of a target pass over 3 positions is 0",
+            id="v(3)",
+        ),
+        pytest.param(
+            lambda: sp.checked_times(StepTimes(1, 0, 0, (0,))),
+            "the time of a target pass over 1 positions is 0",
+            id="v(1)",
+        ),
+        pytest.param(
+            lambda: sp.checked_times(StepTimes(1, 0, 0, (2,))),
+            "v(1) is 2, but the target's time per token is 1",
+            id="v(1) and t",
+        ),
         pytest.param(lambda: sp.checked_times(StepTimes(0, 0, 0, (1,))), "the target's time per token is 0", id="t"),
-        pytest.param(lambda: sp.checked_times(StepTimes(1, -1, 0, (1,))), "the time of the first drafted token is -1", id="first"),
-        pytest.param(lambda: sp.checked_times(StepTimes(1, 0, -1, (1,))), "the time of a drafted token is -1", id="further"),
-        pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (1,), -1)), "the overhead per step is -1", id="overhead"),
-        pytest.param(lambda: sp.length_from_positions([2.0]), "the acceptance rate of position 1 is 2.0", id="position 1"),
-        pytest.param(lambda: sp.length_from_positions([0.5, 0.6], conditional=False), "the marginal acceptance rate of position 2 is 0.6, above the 0.5 before it", id="rising"),
+        pytest.param(
+            lambda: sp.checked_times(StepTimes(1, -1, 0, (1,))), "the time of the first drafted token is -1", id="first"
+        ),
+        pytest.param(
+            lambda: sp.checked_times(StepTimes(1, 0, -1, (1,))), "the time of a drafted token is -1", id="further"
+        ),
+        pytest.param(
+            lambda: sp.checked_times(StepTimes(1, 0, 0, (1,), -1)), "the overhead per step is -1", id="overhead"
+        ),
+        pytest.param(
+            lambda: sp.length_from_positions([2.0]), "the acceptance rate of position 1 is 2.0", id="position 1"
+        ),
+        pytest.param(
+            lambda: sp.length_from_positions([0.5, 0.6], conditional=False),
+            "the marginal acceptance rate of position 2 is 0.6, above the 0.5 before it",
+            id="rising",
+        ),
         pytest.param(lambda: sp.rate_from_length(3.5, 2), "the mean acceptance length is 3.5", id="length"),
         pytest.param(lambda: sp.rate_from_draft_acceptance(2.0, 2), "the draft acceptance rate is 2.0", id="share"),
-        pytest.param(lambda: plan_of(0.5, 0.1, most_tokens=257), "the engine's largest num_spec_tokens is 257", id="cap"),
+        pytest.param(
+            lambda: plan_of(0.5, 0.1, most_tokens=257), "the engine's largest num_spec_tokens is 257", id="cap"
+        ),
         pytest.param(lambda: plan_of(0.5, 0.1, spread=-2), "the spread of the step time is -2", id="spread"),
         pytest.param(lambda: one_length(0.5, 2), "the mean acceptance length at k = 1 is 0.5", id="length at k"),
         pytest.param(lambda: step_times(0.1, k_max=300), "num_spec_tokens is 300", id="k"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named(call: Any, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         call()
@@ -866,4 +896,4 @@ def test_timings_outweigh_texts_from_half_of_the_variance_on(half: float, mostly
 def test_the_numbers_that_were_chosen() -> None:
     chosen = {choice.name: choice.value for choice in sp.CHOICES}
     assert chosen == {"plan.within": 0.02, "plan.margin": 0.05, "plan.most-tokens": 8, "plan.most-prompts": 10_000}
-    assert (sp.WITHIN, sp.MARGIN, sp.DEFAULT_MOST_TOKENS, sp.MOST_PROMPTS) == tuple(chosen.values())
+    assert tuple(chosen.values()) == (sp.WITHIN, sp.MARGIN, sp.DEFAULT_MOST_TOKENS, sp.MOST_PROMPTS)
