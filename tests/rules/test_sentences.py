@@ -1429,9 +1429,7 @@ OF_HEADS = {"head-target", "head-hidden-size", "head-vocabulary", "mtp-layers"}
 
 def test_every_rule_is_here_by_its_family() -> None:
     assert {*SAID} == {*load()}
-    assert {name: rule.family for name, rule in RULES.items()} == {
-        name: family for family, names in FAMILIES.items() for name in names.split()
-    }
+    assert sorted(SAID) == sorted(name for names in FAMILIES.values() for name in names.split())
 
 
 @pytest.mark.parametrize(
@@ -1445,7 +1443,9 @@ def test_every_rule_is_here_by_its_family() -> None:
     ],
 )
 def test_which_rules_are_asked(judged: Pair, asked: set[str]) -> None:
-    assert {finding.rule for finding in judge(judged)[0]} == asked
+    families = {name: family for family, names in FAMILIES.items() for name in names.split()}
+    found = {finding.rule: RULES[finding.rule].family for finding in judge(judged)[0]}
+    assert found == {name: families[name] for name in asked}
 
 
 IN_DOUBT: dict[str, tuple[str, str]] = {
