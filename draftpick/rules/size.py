@@ -45,11 +45,11 @@ def swapped_roles(pair: Pair) -> Outcome:
 
     Remedy: exchange the two names, or take a smaller draft. A sparse target this fast may need none.
     """
-    ratio = read_ratio(pair)
     draft = pair.draft
-    if ratio is None or draft is None:
+    target_read, draft_read = pair.target.params_read, draft.params_read if draft is not None else None
+    if draft is None or not target_read or not draft_read:
         return skip("The parameters read per token are not known on both sides.")
-    target_read, draft_read = pair.target.params_read or 0, draft.params_read or 0
+    ratio = target_read / draft_read
     evidence: Evidence = {"target_read": target_read, "draft_read": draft_read, "ratio": round(ratio, 3)}
     sizes = f"the draft reads {count(draft_read)} parameters per token, the target {count(target_read)}"
     if ratio > 1:

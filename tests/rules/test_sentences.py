@@ -910,6 +910,23 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (pair(), "ok", "The draft is the smaller one: the draft reads 1B parameters per token, the target 7B."),
         (pair(theirs=draft(params_total=None)), "skip", "The parameters read per token are not known on both sides."),
         (head_pair(), "skip", "The parameters read per token are not known on both sides."),
+        (pair(theirs=sized(0)), "skip", "The parameters read per token are not known on both sides."),
+        (pair(target(params_total=0)), "skip", "The parameters read per token are not known on both sides."),
+        (
+            pair(target(params_total=None, params_active=3_000_000_000), sized(4)),
+            "reject",
+            "The draft is not smaller than its target, did you swap them? Here the draft reads 4B parameters"
+            " per token, the target 3B.",
+        ),
+        (
+            pair(
+                target(params_total=35_000_000_000, params_active=3_000_000_000),
+                draft(params_total=None, params_active=4_000_000_000),
+            ),
+            "reject",
+            "Against a target this sparse the draft is not smaller: the draft reads 4B parameters per token,"
+            " the target 3B.",
+        ),
         (
             pair(draft(), target()),
             "reject",
