@@ -246,10 +246,9 @@ def _block_time(times: StepTimes, passes: int, drafted: int) -> float:
             f"a step verified {drafted} drafted tokens, and the times end at {times.most_tokens}",
             hint="Measure or predict the target's pass for more positions, or bound the policy.",
         )
-    if passes == 0 and drafted == 0:
+    if passes == 0:
         return times.target
-    drafting = times.draft_first + (passes - 1) * times.draft if passes else 0.0
-    return drafting + times.verify[drafted] + times.overhead
+    return times.draft_first + (passes - 1) * times.draft + times.verify[drafted] + times.overhead
 
 
 def walk(

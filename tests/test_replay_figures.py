@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from draftpick import replay as rp
+from draftpick.errors import UsageError
 from draftpick.lookup import NgramLookup, SuffixLookup, prompt_lookup
 from draftpick.replay import Acceptance, Answer, Trace, answer_from_matches
 from draftpick.speedup import Interval, StepTimes, step_times
-from draftpick.walks import FixedLength, HeuristicLength, walk, walk_lookup
+from draftpick.walks import BatchTable, ConfidenceStop, FixedLength, HeuristicLength, RateRule, walk, walk_lookup
 
 SAMPLED = Acceptance(sampled=True)
 BLOCK = Acceptance(sampled=True, block=True)
@@ -193,3 +194,99 @@ def test_answers_of_one_prompt_are_added_up() -> None:
     units = rp.units_of(Trace(tuple(answers)))
     assert (units.prompts, units.strata, units.owner.tolist()) == (("p", "q"), ("code", ""), [0, 1, 0])
     assert units.sums(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).tolist() == [[6, 8], [3, 4]]
+
+
+BARE = Trace((Answer("p", np.zeros(3, np.int64)),))
+
+
+@pytest.mark.parametrize(
+    ("call", "column"),
+    [
+        pytest.param(lambda: rp.acceptance_rate(BARE), "draft_top", id="first choice"),
+        pytest.param(lambda: rp.acceptance_rate(BARE, smooth=True), "target_prob_of_draft_top", id="smooth"),
+        pytest.param(lambda: rp.acceptance_rate(BARE, SAMPLED), "log_q at 1.0", id="sampled"),
+        pytest.param(lambda: rp.acceptance_rate(BARE, Acceptance(True, 0.5)), "log_q at 0.5", id="sampled, cooler"),
+        pytest.param(lambda: rp.acceptance_rate(BARE, SAMPLED, smooth=True), "overlap at 1.0", id="sampled, smooth"),
+        pytest.param(lambda: rp.replay(Trace((measured("p", [1.0], log_p=None),)), SAMPLED), "log_p", id="target"),
+        pytest.param(
+            lambda: walk(Trace((measured("p", [1.0], draft_top_prob=None),)), FixedLength(1), stop=ConfidenceStop()),
+            "draft_top_prob",
+            id="a stop",
+        ),
+        pytest.param(lambda: walk_lookup(BARE, NgramLookup(), 1), "prompt_ids", id="a look-up"),
+    ],
+)
+def test_the_column_that_is_missing_is_named(call: Callable[[], object], column: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert caught.value.message == f"p: the trace has no column {column}"
+
+
+BAD = np.full(3, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({"draft_top": np.zeros(2)}, "column draft_top has shape (2,) for 3 tokens", id="too short"),
+        pytest.param(
+            {"overlap": {0.5: np.zeros((3, 1))}}, "column overlap at 0.5 has shape (3, 1) for 3 tokens", id="2d"
+        ),
+        pytest.param({"draft_top_prob": BAD}, "column draft_top_prob holds NaN", id="draft_top_prob"),
+        pytest.param({"target_prob_of_draft_top": BAD}, "column target_prob_of_draft_top holds NaN", id="target_prob"),
+        pytest.param({"log_p": BAD}, "column log_p holds NaN", id="log_p"),
+        pytest.param({"log_q": {1.0: BAD}}, "column log_q at 1.0 holds NaN", id="log_q"),
+        pytest.param({"overlap": {1.0: BAD}}, "column overlap at 1.0 holds NaN", id="overlap"),
+        pytest.param({"log_p": np.full(3, 0.011)}, "column log_p holds a probability above 1", id="log_p above 1"),
+        pytest.param(
+            {"log_q": {0.5: np.full(3, 0.011)}}, "column log_q at 0.5 holds a probability above 1", id="log_q"
+        ),
+        pytest.param(
+            {"log_p": np.array([-1, -np.inf, -1])}, "an emitted token has probability 0 in the target", id="impossible"
+        ),
+    ],
+)
+def test_a_column_that_cannot_be_is_named(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        measured("p", [1.0] * 3, **changes)
+    assert caught.value.message == f"p: {said}"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        pytest.param(lambda: FixedLength(-1), "num_spec_tokens is -1: 0 to 256", id="fixed"),
+        pytest.param(lambda: RateRule(least=0), "the least num_spec_tokens is 0: 1 to 256", id="least"),
+        pytest.param(lambda: RateRule(least=3, most=2), "the largest num_spec_tokens is 2: 3 to 256", id="most"),
+        pytest.param(lambda: RateRule(start=0), "the first num_spec_tokens is 0: 1 to 256", id="start"),
+        pytest.param(lambda: RateRule(window=0), "the window is 0: 1 to 256", id="window"),
+        pytest.param(
+            lambda: HeuristicLength(most=0), "the largest num_spec_tokens is 0: 1 to 256", id="heuristic, most"
+        ),
+        pytest.param(lambda: HeuristicLength(0), "the first num_spec_tokens is 0: 1 to 256", id="heuristic, start"),
+        pytest.param(lambda: BatchTable([], 0), "the batch size is 0: 1 to 1000000", id="batch"),
+        pytest.param(lambda: walk(UNLIKE, FixedLength(2), horizon=1), "the horizon is 1: 2 to 256", id="horizon"),
+        pytest.param(
+            lambda: walk(UNLIKE, FixedLength(2), SAMPLED, draws=0), "the number of draws is 0: 1 to 1000000", id="draws"
+        ),
+        pytest.param(lambda: walk_lookup(UNLIKE, NgramLookup(), 0), "num_spec_tokens is 0: 1 to 256", id="look-up"),
+        pytest.param(
+            lambda: walk_lookup(UNLIKE, NgramLookup(), 2, horizon=1),
+            "the horizon is 1: 2 to 256",
+            id="look-up's horizon",
+        ),
+    ],
+)
+def test_what_a_policy_may_be_given(call: Callable[[], object], said: str) -> None:
+    name, _, allowed = said.partition(": ")
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert (caught.value.message, caught.value.hint) == (name, f"Give a whole number from {allowed}.")
+
+
+@pytest.mark.parametrize("k_max", [0, 1, 3])
+def test_a_trace_without_a_complete_block_plans_nothing(k_max: int) -> None:
+    short, enough = (Trace((measured("p", [1.0] * size),), first=1) for size in (max(k_max - 1, 0), max(k_max, 1)))
+    with pytest.raises(UsageError, match=f"^no answer of the trace is long enough for {k_max} drafted tokens$"):
+        rp.plan_from_trace(short, step_times(0.1, k_max=k_max))
+    assert len(rp.plan_from_trace(enough, step_times(0.1, k_max=k_max)).by_k) == k_max + 1
