@@ -188,7 +188,7 @@ class Walked:
     visible_steps: Floats
     blocks: tuple[Mapping[tuple[int, int], float], ...]
     """By prompt: (passes of the draft, tokens verified) → complete blocks of that kind."""
-    drafted_is_estimate: bool = False
+    drafted_is_estimate: bool
     """Under a confidence stop the tokens drafted behind a miss are estimated."""
 
     @property

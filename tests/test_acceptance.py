@@ -32,7 +32,7 @@ from draftpick.assess import relate
 from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import Lineage, ModelProfile
-from draftpick.models.tokenizer import Fingerprint, Relation
+from draftpick.models.tokenizer import Fingerprint, Relation, RelationKind
 from draftpick.pair import Pair, Proposal, Setting
 from draftpick.speedup import rate_from_length
 
@@ -677,10 +677,13 @@ NEIGHBOURS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("target", "draft"), NEIGHBOURS)
-def test_the_nearest_rows_by_their_definition(target: str, draft: str) -> None:
+@pytest.mark.parametrize("kind", [None, "identical", "different"])
+@pytest.mark.parametrize(("target", "draft"), [*NEIGHBOURS, *(row[1:3] for row in fitted()["rows"][::25])])
+def test_the_nearest_rows_by_their_definition(target: str, draft: str, kind: RelationKind | None) -> None:
     """One for another target, one for another draft, two for the other kind of tokenizer, and how far the sizes are."""
     pair = pair_of(target, draft, "transformers")
+    if kind is not None:
+        pair = pair._replace(relation=Relation(kind=kind, verified=True, reason="as said"))
     facts = features(pair)
     assert facts is not None
     apart = sorted(
