@@ -359,18 +359,6 @@ def _method_row(pair: Pair, workload: str | None, known: Mapping[str, Any]) -> M
     return table.get(workload or "any") or table.get("any")
 
 
-def rate_for(tau: float, k: int) -> float:
-    """The rate of independent tokens at which k drafted ones give `tau` per step."""
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        if _geometric(middle, k + 1) < tau:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
 # ------------------------------------------------------------------------------------------------------ small things
 
 

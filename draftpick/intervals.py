@@ -5,34 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import UsageError
-from draftpick.speedup import Interval, rescaled
+from draftpick.speedup import Interval, least_where, rescaled
 
 Floats = npt.NDArray[np.float64]
 
 # Student's t.
 
+MANY = 1e6
+"""Degrees of freedom from which on t is the normal distribution with its first correction, to a dozen digits."""
+
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
-    """Continued fraction of the incomplete beta function (modified Lentz)."""
-    tiny = 1e-300
-    c, d = 1.0, 1.0 - (a + b) * x / (a + 1.0)
-    d = 1.0 / (d if abs(d) > tiny else tiny)
+    """Continued fraction of the incomplete beta function (Lentz), for x < (a + 1) / (a + b + 2).
+
+    No denominator comes nearer to 0 than 1 / (a + b) there, and some fifty terms are enough.
+    """
+    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
     value = d
     for m in range(1, 10_000):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1.0 + term * d
-            d = 1.0 / (d if abs(d) > tiny else tiny)
+            d = 1.0 / (1.0 + term * d)
             c = 1.0 + term / c
-            c = c if abs(c) > tiny else tiny
             value *= d * c
         if abs(d * c - 1.0) < 1e-15:
             break
@@ -67,16 +70,14 @@ def t_quantile(probability: float, df: float) -> float:
         )
     if probability < 0.5:
         return -t_quantile(1.0 - probability, df)
+    if df > MANY:
+        normal = NormalDist().inv_cdf(probability)
+        return normal + (normal**3 + normal) / (4 * df)
     tail = 1.0 - probability
     low, high = 0.0, 1.0
     while _t_tail(high, df) > tail:
         low, high = high, high * 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if _t_tail(middle, df) > tail else (low, middle)
-    return (low + high) / 2
+    return least_where(lambda t: _t_tail(t, df) <= tail, low, high)
 
 
 # Intervals of ratios over prompts.

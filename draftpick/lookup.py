@@ -83,7 +83,6 @@ class SuffixLookup(NamedTuple):
         active: deque[_Node] = deque(maxlen=self.max_depth)
         for end in range(1, len(ids)):
             active.append(root)
-            root.count += 1
             for place, node in enumerate(active):
                 child = node.children.setdefault(ids[end - 1], _Node())
                 child.count += 1
@@ -95,9 +94,9 @@ class SuffixLookup(NamedTuple):
         best: list[int] = []
         best_score = 0.0
         # The last nodes are those of the shortest matches; where two score alike the longer match wins.
-        for matched in range(1, len(active) + 1):
+        for matched, node in enumerate(reversed(active), 1):
             most = min(k, int(matched * self.max_spec_factor + 1e-6))
-            proposal, score = self._follow(active[-matched], most)
+            proposal, score = self._follow(node, most)
             if score >= best_score:
                 best, best_score = proposal, score
         return best

@@ -415,7 +415,7 @@ def plan_from_trace(
         for replayed in replay(trace, rule, range(k_max + 1)).values()
         if (length := replayed.mean_acceptance_length(level)) is not None
     ]
-    if len(lengths) <= k_max:
+    if not lengths:
         raise UsageError(
             f"no answer of the trace is long enough for {k_max} drafted tokens",
             hint="Measure longer answers, or look at fewer tokens.",

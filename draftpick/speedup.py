@@ -212,7 +212,7 @@ def rate_from_length(length: float, k: int) -> float:
     if _tokens(k) == 0:
         raise UsageError("num_spec_tokens is 0, which says nothing of acceptance", hint="Give k as 1 or more.")
     _number(length, "the mean acceptance length", 1.0, k + 1.0, f"a number from 1 to {k + 1} (k + 1) at k = {k}")
-    return _bisect(lambda rate: mean_acceptance_length(rate, k) >= length, 0.0, 1.0)
+    return least_where(lambda rate: mean_acceptance_length(rate, k) >= length, 0.0, 1.0)
 
 
 def rate_from_draft_acceptance(draft_acceptance_rate: float, k: int) -> float:
@@ -221,14 +221,11 @@ def rate_from_draft_acceptance(draft_acceptance_rate: float, k: int) -> float:
     return rate_from_length(min(1.0 + share * _tokens(k), k + 1.0), k)
 
 
-def _bisect(reached: Callable[[float], bool], low: float, high: float) -> float:
+def least_where(reached: Callable[[float], bool], low: float, high: float) -> float:
     """The least value in [low, high] at which a rising condition holds, to the last bits; `high` where none does."""
     if reached(low):
         return low
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
+    while (middle := (low + high) / 2) not in (low, high):
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
 
@@ -300,7 +297,7 @@ def break_even_rate(times: StepTimes, k: int) -> float | None:
     def gains(rate: float) -> bool:
         return mean_acceptance_length(rate, k) * times.target >= step
 
-    return _bisect(gains, 0.0, 1.0) if gains(1.0) else None
+    return least_where(gains, 0.0, 1.0) if gains(1.0) else None
 
 
 def break_even_draft_cost(length: float, times: StepTimes, k: int) -> float | None:
@@ -518,5 +515,5 @@ def _more_prompts(
         factor = max((row.high - row.speedup) / (wanted - row.speedup) for row in open_rows)
     else:
         return None
-    needed = math.ceil(num_prompts * factor**2) if factor < 1e6 else MOST_PROMPTS + 1
-    return max(needed - num_prompts, 1) if needed <= MOST_PROMPTS else None
+    needed = num_prompts * factor * factor
+    return max(math.ceil(needed) - num_prompts, 1) if needed <= MOST_PROMPTS else None

@@ -188,7 +188,7 @@ class Walked:
     visible_steps: Floats
     blocks: tuple[Mapping[tuple[int, int], float], ...]
     """By prompt: (passes of the draft, tokens verified) → complete blocks of that kind."""
-    drafted_is_estimate: bool = False
+    drafted_is_estimate: bool
     """Under a confidence stop the tokens drafted behind a miss are estimated."""
 
     @property
@@ -246,10 +246,9 @@ def _block_time(times: StepTimes, passes: int, drafted: int) -> float:
             f"a step verified {drafted} drafted tokens, and the times end at {times.most_tokens}",
             hint="Measure or predict the target's pass for more positions, or bound the policy.",
         )
-    if passes == 0 and drafted == 0:
+    if passes == 0:
         return times.target
-    drafting = times.draft_first + (passes - 1) * times.draft if passes else 0.0
-    return drafting + times.verify[drafted] + times.overhead
+    return times.draft_first + (passes - 1) * times.draft + times.verify[drafted] + times.overhead
 
 
 def walk(
@@ -283,7 +282,7 @@ def _runs(answer: Answer, rule: Acceptance, most: int, rng: np.random.Generator)
     ratios = log_ratios(answer, rule)
     uniform = rng.random(len(ratios))
     if rule.sampled and rule.block:
-        survival = survival_of(ratios[None, :], most, block=True)[0]
+        (survival,) = survival_of(ratios[None, :], most, block=True)
         runs: Ints = (survival[:, 1:] > uniform[:, None]).sum(axis=1)
         return runs
     # A position is tested at most once in a walk, so one draw for each will do.

@@ -32,11 +32,11 @@ from draftpick.acceptance import (
     logistic,
     met_rate,
     own_logit,
-    rate_for,
 )
 from draftpick.assess import relate
 from draftpick.cost import costs, step_time
 from draftpick.pair import Engine, Pair, Proposal, Setting
+from draftpick.speedup import rate_from_length
 
 ROOT = Path(__file__).parent.parent
 MEASUREMENTS = ROOT / "catalog" / "measurements.csv"
@@ -432,7 +432,7 @@ def rate_spread(rows: Sequence[Row], said: Mapping[str, Prediction]) -> float:
     for row, weight in zip(rows, _weights(rows) ** 2, strict=True):
         drafting, measured = row.draftings[0], row.rate
         if not math.isfinite(measured) and math.isfinite(row.fraction) and drafting.stop == "fixed":
-            measured = rate_for(1 + row.fraction * drafting.num_spec_tokens, drafting.num_spec_tokens)
+            measured = rate_from_length(1 + row.fraction * drafting.num_spec_tokens, drafting.num_spec_tokens)
         if math.isfinite(measured):
             errors.append(_logit(said[row.id].rate) - _logit(measured))
             counts.append(weight)
@@ -489,7 +489,7 @@ def _method_row(record: Mapping[str, Any], usual: int) -> tuple[str | None, str,
         if not number or not math.isfinite(share):
             return None
         tau = 1 + k * share
-    rate = rate_for(min(tau, k + 0.95), k) * (CHAIN_OF_TREE if _is_tree(record) else 1.0)
+    rate = rate_from_length(min(tau, k + 0.95), k) * (CHAIN_OF_TREE if _is_tree(record) else 1.0)
     return workload_of(str(record["task"]))[0], record["row_id"], record["source"], k, rate
 
 

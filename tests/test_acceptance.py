@@ -16,6 +16,7 @@ from draftpick.acceptance import (
     Drafting,
     basis,
     bits_of,
+    bridged,
     drafting_of,
     estrangement,
     expected_step,
@@ -23,16 +24,17 @@ from draftpick.acceptance import (
     fitted,
     logistic,
     met_rate,
+    own_logit,
     prior,
-    rate_for,
     translates,
 )
 from draftpick.assess import relate
 from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import Lineage, ModelProfile
-from draftpick.models.tokenizer import Fingerprint, Relation
+from draftpick.models.tokenizer import Fingerprint, Relation, RelationKind
 from draftpick.pair import Pair, Proposal, Setting
+from draftpick.speedup import rate_from_length
 
 KNOWN = catalog.load()
 TARGET, DRAFT = "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"
@@ -170,7 +172,7 @@ def test_published_methods_have_a_rate_that_gives_their_length(method: str) -> N
     assert found.drafted is not None
     assert 1 < found.tau < found.drafted + 1
     assert found.low <= found.rate <= found.high
-    assert rate_for(found.tau, found.drafted) == pytest.approx(found.rate, abs=1e-6)
+    assert rate_from_length(found.tau, found.drafted) == pytest.approx(found.rate, abs=1e-6)
 
 
 def test_a_method_nobody_published_gets_no_number() -> None:
@@ -584,3 +586,205 @@ def test_the_fitted_file_is_small_and_one_fact_a_line() -> None:
 def test_a_stop_that_is_asked_for_has_no_threshold_of_its_own() -> None:
     assert drafting_of(None, stop="confidence") == Drafting(5, "confidence", 0.0)
     assert drafting_of(KNOWN.engine("transformers"), stop="fixed") == Drafting(20, "fixed", 0.0, True, True)
+
+
+# ------------------------------------------------------------------------------------------------ what is not fitted
+
+
+@pytest.mark.parametrize(
+    ("own", "facts", "coefficients", "met"),
+    [
+        pytest.param(0.8, {"other tokenizer": 1.0}, {}, 0.8, id="nothing was fitted"),
+        pytest.param(0.8, {"other tokenizer": 1.0, "code": 1.0}, {"code": -9.0}, 0.8, id="not a fact that parts"),
+        pytest.param(
+            0.8, {"other tokenizer": 2.0}, {"other tokenizer": -0.5}, 0.8 * math.exp(-1), id="nothing is easy"
+        ),
+        pytest.param(
+            0.8,
+            {"other tokenizer": 1.0},
+            {"easy": 0.5, "other tokenizer": -1.0},
+            0.5 + 0.3 * math.exp(-1),
+            id="the rest",
+        ),
+        pytest.param(
+            0.4, {"other tokenizer": 1.0}, {"easy": 0.5, "other tokenizer": -1.0}, 0.4, id="all of it is easy"
+        ),
+        pytest.param(0.8, {"other tokenizer": 1.0}, {"other tokenizer": 1.0}, 0.8, id="parting never helps"),
+    ],
+)
+def test_what_is_left_of_a_rate(
+    own: float, facts: dict[str, float], coefficients: dict[str, float], met: float
+) -> None:
+    assert met_rate(own, facts, coefficients) == pytest.approx(met)
+
+
+def test_the_line_adds_up_what_was_fitted() -> None:
+    facts = {"constant": 1.0, "code": 2.0, "chat": 5.0, "other tokenizer": 1.0}
+    assert own_logit(facts, {"constant": 0.5, "code": 0.25, "other tokenizer": -7.0, "math": 3.0}) == 1.0
+    assert own_logit(facts, {}) == 0.0
+
+
+def only(*rates: float, k: int = 3, heat: float = -1.0) -> dict[str, Any]:
+    """A fitted model with n-gram lookup alone: its rate, low and high."""
+    row = dict(zip(("rate", "low", "high"), rates, strict=True)) | {"num_spec_tokens": k}
+    return {"methods": {"ngram": {"any": row}}, "rate": {"temperature, greedy draft": heat}}
+
+
+@pytest.mark.parametrize(
+    ("rates", "heat", "expected", "tau"),
+    [
+        pytest.param((0.5, 0.25, 0.75), 0.0, (0.5, 0.25, 0.75), 1.875, id="as published"),
+        pytest.param((0.5, 0.0, 1.0), 1.0, (logistic(-1), 0.0, 1.0), None, id="never and always stay"),
+        pytest.param((1.0, 0.5, 1.0), 1.0, (1.0, logistic(-1), 1.0), 4.0, id="always"),
+        pytest.param((0.0, 0.0, 0.5), 9.0, (0.0, 0.0, logistic(-1.5)), 1.0, id="hotter than anything published"),
+    ],
+)
+def test_a_published_rate_at_a_temperature(
+    rates: tuple[float, float, float], heat: float, expected: tuple[float, float, float], tau: float | None
+) -> None:
+    pair = Pair(KNOWN.profile(TARGET), Proposal("ngram", "catalogue"), Setting())
+    found = prior(pair, temperature=heat, model=only(*rates))
+    assert found is not None
+    assert found[:3] == pytest.approx(expected)
+    assert (found.level, found.drafted, found.own_rate, found.log_error) == (0.8, 3, None, None)
+    assert found.tau == pytest.approx(sum(found.rate**place for place in range(4)) if tau is None else tau)
+    unfitted = {**only(*rates), "rate": {}}
+    assert prior(pair, temperature=heat, model=unfitted) == prior(pair, temperature=0.0, model=only(*rates))
+
+
+def test_the_model_that_is_given_is_the_one_that_is_asked() -> None:
+    pair, known = pair_of(TARGET, DRAFT), fitted()
+    bare = {"rate": {"constant": 1.0}, "spread": {"rate": 0.5, "speedup": [-0.25, 0.5]}}
+    found = prior(pair, model=bare)
+    assert found is not None
+    assert [logit(one) for one in found[:3]] == pytest.approx([1.0, 1 - 0.5 * 1.2816, 1 + 0.5 * 1.2816])
+    assert found.own_rate == found.rate
+    assert found.log_error == (-0.25, 0.5)
+    assert prior(pair, model=known) == prior(pair)
+    drafting = Drafting(9, "confidence", 0.4)
+    assert expected_step(0.7, drafting, model=known) == expected_step(0.7, drafting)
+    assert expected_step(0.7, drafting, model={"rate": {}}) == expected_step(
+        0.7, drafting, model={"rate": {"belief": 1.0, "insight": 0.5}}
+    )
+
+
+# Pairs of published models, whose nearest rows are looked for by hand.
+LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
+NEIGHBOURS = [
+    (TARGET, DRAFT), (TARGET, "Qwen/Qwen2.5-7B-Instruct"), (LLAMA, "meta-llama/Llama-3.2-1B-Instruct"),
+    (LLAMA, DRAFT), ("Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B"),
+    ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "meta-llama/Llama-3.2-1B-Instruct"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [None, "identical", "different"])
+@pytest.mark.parametrize(("target", "draft"), [*NEIGHBOURS, *(row[1:3] for row in fitted()["rows"][::25])])
+def test_the_nearest_rows_by_their_definition(target: str, draft: str, kind: RelationKind | None) -> None:
+    """One for another target, one for another draft, two for the other kind of tokenizer, and how far the sizes are."""
+    pair = pair_of(target, draft, "transformers")
+    if kind is not None:
+        pair = pair._replace(relation=Relation(kind=kind, verified=True, reason="as said"))
+    facts = features(pair)
+    assert facts is not None
+    apart = sorted(
+        (
+            abs(ratio - facts["size ratio"])
+            + abs(size - facts["draft size"])
+            + (2 if bool(other) != ("other tokenizer" in facts) else 0)
+            + (0 if ours == target else 1)
+            + (0 if theirs == draft else 1),
+            row,
+        )
+        for row, ours, theirs, ratio, size, other in fitted()["rows"]
+    )
+    assert basis(pair).rows == tuple(row for distance, row in apart[:3] if distance < 2.5)
+
+
+FITTED = fitted()["fit"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "workload", "said"),
+    [
+        pytest.param(models({}, {}), None, "(other origin); none of them is near this pair.", id="a fact"),
+        pytest.param(models({}, {}), "code", "(other origin, code); none of them is near this pair.", id="two facts"),
+        pytest.param(
+            models({"lineage": Lineage(data="one")}, {"lineage": Lineage(data="one")}),
+            None,
+            "(same tokenizer and lineage); none of them is near this pair.",
+            id="nothing parts them",
+        ),
+        pytest.param(
+            pair_of(fitted()["rows"][0][1], fitted()["rows"][0][2]), None, "; nearest: PM0001, ", id="one was published"
+        ),
+    ],
+)
+def test_what_an_expectation_rests_on_in_words(pair: Pair, workload: str | None, said: str) -> None:
+    sentence = basis(pair, workload).sentence
+    assert sentence.startswith(f"A line through {FITTED['rows']} published rows of {FITTED['sources']} sources (")
+    assert said in sentence
+    assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("method", "workload", "said"),
+    [
+        ("eagle3", None, "eagle3"),
+        ("eagle3", "code", "eagle3 on code"),
+        ("eagle", None, "eagle, {share} of the rate of eagle3"),
+    ],
+)
+def test_what_a_method_s_rate_rests_on_in_words(method: str, workload: str | None, said: str) -> None:
+    pair = Pair(KNOWN.profile(TARGET), Proposal(method, "catalogue"), Setting())
+    row = fitted()["methods"][method][workload or "any"]
+    rests_on = f"{said}: {{rows}} published rows of {{sources}} sources, most at {{num_spec_tokens}} drafted."
+    assert basis(pair, workload).sentence == rests_on.format_map(row)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "parted"),
+    [
+        ("ShareGPT answers", "base, then sharegpt", False),
+        ("ultrachat", "UltraChat 200k", False),
+        ("OpenHermes 2.5", "openhermes", False),
+        ("tulu 3", "Tulu 3 mixture", False),
+        ("sharegpt", "ultrachat", True),
+        ("sharegpt", None, True),
+        (None, "tulu", True),
+        (None, None, True),
+    ],
+)
+def test_models_tuned_on_one_set_write_alike(ours: str | None, theirs: str | None, parted: bool) -> None:
+    pair = models({"lineage": Lineage(data=ours)}, {"lineage": Lineage(data=theirs)})
+    assert ("other origin" in estrangement(pair)) is parted
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "expected"),
+    [
+        pytest.param(None, {}, Drafting(5), id="no engine"),
+        pytest.param("vllm", {}, Drafting(3), id="an engine that says how far"),
+        pytest.param("vllm", {"num_spec_tokens": 7}, Drafting(7), id="asked for"),
+        pytest.param("vllm", {"stop": "heuristic"}, Drafting(3, "heuristic"), id="another stop"),
+        pytest.param(
+            "transformers", {"stop": "heuristic"}, Drafting(20, "heuristic", 0.0, True, True), id="no threshold"
+        ),
+    ],
+)
+def test_how_far_is_drafted(setting: str | None, asked: dict[str, Any], expected: Drafting) -> None:
+    assert drafting_of(KNOWN.engine(setting) if setting else None, **asked) == expected
+
+
+def test_a_draft_where_nobody_says_how() -> None:
+    assert Drafting(3) == (3, "fixed", 0.0, True, False, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "apart"),
+    [("vllm", DRAFT, True), ("transformers", DRAFT, False), ("vllm", "meta-llama/Llama-3.2-1B-Instruct", False)],
+)
+def test_engines_that_draft_what_both_name(engine: str, draft: str, apart: bool) -> None:
+    pair = pair_of(LLAMA, draft, engine)
+    assert bridged(pair) is apart
+    assert not bridged(pair._replace(setting=Setting()))
+    assert (prior(pair) is None) is apart

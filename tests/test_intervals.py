@@ -12,6 +12,7 @@ import pytest
 
 from draftpick.errors import UsageError
 from draftpick.intervals import (
+    MANY,
     Sums,
     checked_level,
     got_worse,
@@ -166,3 +167,37 @@ def test_the_middle_of_t_is_zero_and_its_halves_are_alike(df: float) -> None:
     assert t_quantile(0.5, df) == pytest.approx(0, abs=1e-12)
     for probability in (0.6, 0.9, 0.999):
         assert t_quantile(1 - probability, df) == pytest.approx(-t_quantile(probability, df), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("probability", "df", "quantile"),
+    [
+        # Of the exact series; those of a million and more are beyond what the continued fraction tells.
+        (0.975, 1e6 - 1, 1.95996635660), (0.975, 1e6 + 1, 1.95996635659), (0.975, 1e9, 1.95996398691),
+        (0.975, 1e20, 1.95996398454), (0.975, 1e300, 1.95996398454), (0.995, 2e6, 2.57583176182),
+        (0.025, 1e9, -1.95996398691),
+        (0.9, 1, 3.07768353718), (0.75, 2, 0.816496580928), (0.6, 4, 0.270722294),
+        (0.999, 7, 4.78528963), (0.95, 30, 1.69726088659), (0.9995, 200, 3.33983540),
+    ],
+)  # fmt: skip
+def test_quantiles_of_t(probability: float, df: float, quantile: float) -> None:
+    assert t_quantile(probability, df) == pytest.approx(quantile, rel=1e-8)
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.51, 0.75, 0.975, 0.9999, 1 - 1e-9])
+def test_many_degrees_of_freedom_join_the_others(probability: float) -> None:
+    below, above = t_quantile(probability, MANY), t_quantile(probability, MANY + 1)
+    assert above == pytest.approx(below, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("df", [0.3, 1, 2, 3, 5, 10, 40, 300, 5000])
+@pytest.mark.parametrize("probability", [0.501, 0.6, 0.8, 0.95, 0.999])
+def test_the_density_adds_up_to_the_probability(probability: float, df: float) -> None:
+    """By Simpson's rule from 0 to the quantile."""
+    end = t_quantile(probability, df)
+    places = np.sinh(np.linspace(0, math.asinh(end), 20_001))
+    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
+    density = scale * (1 + places**2 / df) ** (-(df + 1) / 2) * np.cosh(np.linspace(0, math.asinh(end), 20_001))
+    step = math.asinh(end) / 20_000
+    area = step / 3 * (density[0] + 4 * density[1:-1:2].sum() + 2 * density[2:-1:2].sum() + density[-1])
+    assert 0.5 + area == pytest.approx(probability, abs=1e-10)

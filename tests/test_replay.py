@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from draftpick import intervals
@@ -743,10 +743,14 @@ def proposals(lookup: Lookup, ids: list[int], k: int) -> Iterator[tuple[list[int
 
 
 IDS = st.lists(st.integers(0, 2), min_size=2, max_size=40)
+N = st.integers(1, 4) | st.integers(1, 50)
+"""Of an n-gram: mostly shorter than the text, at times longer than all of it."""
 
 
 @LAW
-@given(ids=IDS, sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)), k=st.integers(1, 5))
+@given(ids=IDS, sizes=st.tuples(N, N), k=st.integers(1, 5))
+@example(ids=[1, 1, 1], sizes=(1, 4), k=1)
+@example(ids=[1, 2, 1, 2, 1, 2], sizes=(1, 9), k=5)
 def test_ngram_lookup_is_the_definition(ids: list[int], sizes: tuple[int, int], k: int) -> None:
     low, high = sorted(sizes)
     got = list(proposals(NgramLookup(low, high), ids, k))
@@ -939,6 +943,8 @@ def test_what_cannot_be_is_said(call: Callable[[], Any], said: str) -> None:
     "call",
     [
         pytest.param(lambda: FixedLength(257), id="more tokens than any engine drafts"),
+        pytest.param(lambda: FixedLength(-1), id="less than nothing"),
+        pytest.param(lambda: FixedLength(2.0), id="no whole number"),  # type: ignore[arg-type]
         pytest.param(lambda: FixedLength(True), id="a truth value"),
         pytest.param(lambda: RateRule(least=0), id="a rule that may draft nothing"),
         pytest.param(lambda: RateRule(least=3, most=2), id="bounds the wrong way round"),
@@ -980,6 +986,9 @@ def test_what_cannot_be_is_refused(call: Callable[[], Any]) -> None:
     "call",
     [
         pytest.param(lambda: FixedLength(256), id="as many as any engine drafts"),
+        pytest.param(lambda: FixedLength(0), id="nothing"),
+        pytest.param(lambda: HeuristicLength(256, most=256), id="a heuristic with as many"),
+        pytest.param(lambda: RateRule(256, 256, 256, 0, 0, 256), id="a rule with as many"),
         pytest.param(lambda: RateRule(start=1, least=1, most=1, window=1), id="the smallest rule"),
         pytest.param(lambda: RateRule(lower_below=0.5, raise_above=0.5), id="one bound for both"),
         pytest.param(lambda: RateRule(lower_below=0, raise_above=1), id="bounds that are never passed"),
@@ -1092,6 +1101,19 @@ def test_the_spread_of_so_many_timings(count: int, k: int, spread: float | None)
     assert found == (pytest.approx(0.95 * whole) if spread is None else spread)
     if spread is None:
         assert rp.timing_spread(timings, k, 0.5) == pytest.approx(0.5 * whole)
+
+
+def test_the_spread_is_that_of_steps_over_the_target_s_own_time() -> None:
+    timings = [step_times(cost) for cost in (0.1, 0.2, 0.4)]
+    scaled = [
+        StepTimes(one.target * by, one.draft_first * by, one.draft * by, tuple(time * by for time in one.verify))
+        for one, by in zip(timings, (1.0, 5.0, 0.02), strict=True)
+    ]
+    for k in range(1, 9):
+        assert rp.timing_spread(scaled, k) == pytest.approx(rp.timing_spread(timings, k))
+        assert rp.timing_spread(timings, k) == pytest.approx(
+            0.95 / 2 * math.log((1 + 0.4 * k) / (1 + 0.1 * k)), rel=0.03
+        )
 
 
 def test_a_plan_needs_answers_as_long_as_a_block() -> None:

@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
 
     kind: OutcomeKind
     message: str
-    score: float = 1.0
+    score: float
     """0 … 1: how well the pair does under this rule; not used for skip."""
     evidence: Mapping[str, Any] = {}
     certain: bool = True

@@ -182,7 +182,7 @@ def quantization(pair: Pair) -> Outcome:
             f"The head is to be quantised to {draft}: some engines load it so and accept nothing.", 0.4, **evidence
         )
     bits = bits_per_weight(draft, None)
-    if draft is not None and bits is not None and bits < 4.5 and not _gguf(draft):
+    if pair.draft is not None and bits is not None and bits < 4.5 and not _gguf(draft or ""):
         message = f"The draft is quantised to {draft}: a small model loses more by that than a large one."
         return warn(message, 0.7, **evidence)
     return _target_bits(target, evidence)
@@ -230,7 +230,7 @@ def file_format(pair: Pair) -> Outcome:
         if reads == "only" and pair.method != "ngram":
             return ok(f"{name} wants GGUF files: convert both, or take a converted copy.", 0.9, gguf=[])
         return ok(f"{name} reads these files.", gguf=[])
-    who = " and ".join(sides)
+    who, are = " and ".join(sides), "is" if len(sides) == 1 else "are"
     if reads == "only":
         return ok(f"{name} reads the GGUF file of the {who}.", gguf=sides)
     if pair.draft is not None and len(sides) == 1:
@@ -239,7 +239,7 @@ def file_format(pair: Pair) -> Outcome:
         return skip(f"Whether {name} reads GGUF files is not known.", gguf=sides)
     if reads == "some":
         return warn(f"{name} reads GGUF files in part: try the {who} before relying on it.", 0.4, gguf=sides)
-    return warn(f"{name} reads no GGUF file, as the {who} is: take the safetensors repository.", 0.1, gguf=sides)
+    return warn(f"{name} reads no GGUF file, as the {who} {are}: take the safetensors repository.", 0.1, gguf=sides)
 
 
 def _is_gguf(model: ModelProfile) -> bool:
@@ -260,5 +260,6 @@ def remote_code(pair: Pair) -> Outcome:
     sides = [side for side, model in _sides(pair) if model.remote_code]
     if not sides:
         return ok("No code of its own.")
-    message = f"The {' and '.join(sides)} names code of its own, which has to be trusted."
+    names = "names code of its own" if len(sides) == 1 else "name code of their own"
+    message = f"The {' and '.join(sides)} {names}, which has to be trusted."
     return warn(message, 0.8 if pair.setting.trust_remote_code else 0.6, sides=sides)

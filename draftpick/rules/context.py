@@ -85,8 +85,8 @@ def _rope_known(model: ModelProfile) -> bool:
     return model.rope is not None or model.origin in ("folder", "gguf", "cache", "hub")
 
 
-def _kind(rope: str | None) -> str:
-    return rope.partition(" ")[0] if rope is not None else "none"
+def _kind(rope: str | None) -> str | None:
+    return rope.partition(" ")[0] if rope is not None else None
 
 
 def _native(pair: Pair) -> int | None:

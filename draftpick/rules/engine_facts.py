@@ -167,8 +167,8 @@ class _Clock:
         if version is None or version.scheme != "build" or not self._builds:
             return version
         build = version.low[0]
-        low = max((date for number, date in self._builds if number <= build), default=(0, 0, 0))
-        high = min((date for number, date in self._builds if number >= build), default=(9999, 0, 0))
+        low = max((date for number, date in self._builds if number <= build), default=())
+        high = min((date for number, date in self._builds if number >= build), default=(9999,))
         return _Version("date", low, high)
 
 

@@ -51,17 +51,17 @@ def bytes_ratio(pair: Pair) -> float | None:
 
 
 def kept_share(pair: Pair) -> float | None:
-    """Bytes of the draft's weights over those of the target's, all experts counted; None where one is not known."""
+    """What the draft's weights take over what the target's take, all experts counted; None where one is not known."""
     if pair.draft is None:
         return None
-    target = _bytes_kept(pair.target, pair.setting.quantization)
-    draft = _bytes_kept(pair.draft, pair.setting.draft_quantization)
+    target = _bits_kept(pair.target, pair.setting.quantization)
+    draft = _bits_kept(pair.draft, pair.setting.draft_quantization)
     return draft / target if target and draft else None
 
 
-def _bytes_kept(model: ModelProfile, quantization: str | None) -> float | None:
+def _bits_kept(model: ModelProfile, quantization: str | None) -> float | None:
     total, bits = model.params_total, bits_per_weight(quantization or model.quantization, model.dtype)
-    return total * bits / 8 if total is not None and bits is not None else None
+    return total * bits if total is not None and bits is not None else None
 
 
 def bytes_read(model: ModelProfile, quantization: str | None = None) -> float | None:

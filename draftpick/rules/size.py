@@ -45,11 +45,11 @@ def swapped_roles(pair: Pair) -> Outcome:
 
     Remedy: exchange the two names, or take a smaller draft. A sparse target this fast may need none.
     """
-    ratio = read_ratio(pair)
     draft = pair.draft
-    if ratio is None or draft is None:
+    target_read, draft_read = pair.target.params_read, draft.params_read if draft is not None else None
+    if draft is None or not target_read or not draft_read:
         return skip("The parameters read per token are not known on both sides.")
-    target_read, draft_read = pair.target.params_read or 0, draft.params_read or 0
+    ratio = target_read / draft_read
     evidence: Evidence = {"target_read": target_read, "draft_read": draft_read, "ratio": round(ratio, 3)}
     sizes = f"the draft reads {count(draft_read)} parameters per token, the target {count(target_read)}"
     if ratio > 1:
@@ -94,10 +94,18 @@ def self_draft(pair: Pair) -> Outcome:
     if copy is None:
         return ok("The draft is another model than the target.")
     ratio = bytes_ratio(pair)
-    gain = f"reads {times(ratio)} times fewer bytes" if ratio else "differs only in how its weights are stored"
-    message = f"The draft is the target in another storage format ({copy}) and {gain}."
+    message = f"The draft is the target in another storage format ({copy}) and {_bytes_beside(ratio)}."
     certain = "shape" not in copy
-    return warn(message, 0.1, certain=certain, bytes_ratio=round(ratio, 2) if ratio else None)
+    return warn(message, 0.1, certain=certain, bytes_ratio=round(ratio, 2) if ratio is not None else None)
+
+
+def _bytes_beside(ratio: float | None) -> str:
+    """What a copy reads beside its target, from the target's bytes over its own."""
+    if ratio is None:
+        return "differs only in how its weights are stored"
+    if ratio > 1:
+        return f"reads {times(ratio)} times fewer bytes"
+    return "reads as many bytes" if ratio == 1 else f"reads {times(1 / ratio)} times as many bytes"
 
 
 def _copy_of(target: ModelProfile, draft: ModelProfile) -> str | None:
@@ -286,7 +294,7 @@ def moe_verify(pair: Pair) -> Outcome:
     layers = pair.target.num_nextn_predict_layers if pair.proposal.origin == "target" else None
     k = pair.setting.num_spec_tokens or layers or ASSUMED
     touched = experts.num_experts * (1 - (1 - experts.experts_per_token / experts.num_experts) ** (k + 1))
-    factor = touched / experts.experts_per_token if experts.experts_per_token else 1.0
+    factor = touched / experts.experts_per_token
     evidence: Evidence = {
         "k": k,
         "experts": experts.num_experts,
@@ -328,7 +336,7 @@ def draft_length(pair: Pair) -> Outcome:
         return warn(f"The head was trained to draft {trained} tokens, not {k}.", 0.4, k=k, trained=trained)
     if k > LONG:
         return warn(f"{k} drafted tokens are seldom best: past {LONG:g} most are thrown away.", 0.4, k=k)
-    return ok(f"{k} drafted tokens are in the customary range.", k=k)
+    return ok(f"{k} drafted {'token is' if k == 1 else 'tokens are'} in the customary range.", k=k)
 
 
 def _mtp_length(pair: Pair, k: int) -> Outcome:
@@ -340,7 +348,9 @@ def _mtp_length(pair: Pair, k: int) -> Outcome:
     if k > layers and k % layers:
         return warn(f"{k} drafted tokens are no multiple of {layers} MTP layers.", 0.2, divisible=False, **evidence)
     if k > layers * REUSE:
-        return warn(f"{k} drafted tokens use each of {layers} MTP layers {k // layers} times.", 0.4, **evidence)
+        each = "the one MTP layer" if layers == 1 else f"each of {layers} MTP layers"
+        return warn(f"{k} drafted tokens use {each} {k // layers} times.", 0.4, **evidence)
     if k > layers:
         return warn(f"Past token {layers} an MTP layer is used again, off its training.", 0.7, **evidence)
-    return ok(f"{k} drafted tokens fit {layers} MTP layers.", **evidence)
+    fits = "drafted token fits" if k == 1 else "drafted tokens fit"
+    return ok(f"{k} {fits} {layers} MTP layer{'s' if layers > 1 else ''}.", **evidence)

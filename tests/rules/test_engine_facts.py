@@ -35,7 +35,7 @@ def toy(version: str = "1.0", **tables: Any) -> Engine:
 RISING = [
     ["0.9", "v0.9.0.0", " 0.9+cu130 "], ["1.0.dev", "1.0.dev0"], ["1.0.dev1"], ["1.0a1", "1.0alpha1", "1.0-alpha1"],
     ["1.0b1", "1.0beta1", "1.0_beta1"], ["1.0rc", "1.0rc0"], ["1.0rc1"], ["1.0rc2"],
-    ["1", "1.0", "1.0.0", "1.0.0.0"], ["1.0.post1"],
+    ["1", "1.0", "1.0.0", "1.0.0.0"], ["1.0.post", "1.0.post0"], ["1.0.post1"],
     ["1.0.0.1"], ["1.0.1"], ["1.2"], ["1.10"], ["2020.1"],
 ]  # fmt: skip
 
@@ -64,7 +64,12 @@ DATED: dict[str, Any] = {"builds": [{"build": 300, "date": "2025-03-01"}, {"buil
         pytest.param("b200", {"since": "2024-02-01"}, None, id="between two: perhaps before"),
         pytest.param("b200", {"until": "2025-03-02"}, True, id="between two: before the later"),
         pytest.param("b200", {"until": "2025-03-01"}, None, id="between two: perhaps that day"),
+        pytest.param("b100", {"until": "2024-02-01"}, True, id="known build: before the next day"),
+        pytest.param("b100", {"since": "2024-02-01"}, False, id="known build: not yet the next day"),
+        pytest.param("b300", {"since": "2025-03-01"}, True, id="last known build: its day"),
+        pytest.param("b300", {"until": "2025-03-02"}, True, id="last known build: before the next day"),
         pytest.param("b99", {"since": "2023"}, None, id="older than all: any time before"),
+        pytest.param("b99", {"since": "2000"}, None, id="older than all: however long before"),
         pytest.param("b99", {"until": "2024-02-01"}, True, id="older than all: before the first"),
         pytest.param("b301", {"since": "2025-03-01"}, True, id="newer than all: after the last"),
         pytest.param("b301", {"until": "2030"}, None, id="newer than all: any time after"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from draftpick.choices import WEIGHTS, RuleChoices, choices_of
 from draftpick.models.profile import Experts, Lineage, ModelProfile
 from draftpick.models.tokenizer import Difference, Relation
 from draftpick.pair import Device, Engine, Head, Pair, Setting
-from draftpick.rules import RULES, Rule, judge, load, ok, reject, skip
+from draftpick.rules import RULES, Outcome, Rule, judge, load, not_applicable, ok, reject, skip, warn
 
 LAW = settings(deadline=None, max_examples=60)
 NAMES = sorted(load())
@@ -266,6 +266,46 @@ def test_an_uncertain_fact_counts_half() -> None:
     assert judge(pair(), only)[2] == 1
     # Both rules read vocab_size: the one for the rows it compares, the other for the parameters read.
     assert judge(doubtful, only)[2] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("said", "score", "coverage"),
+    [
+        pytest.param({}, 0.0, 0.0, id="nothing"),
+        pytest.param({"depth": ok("a.", 0.5)}, 50.0, 1.0, id="one"),
+        pytest.param(
+            {"depth": ok("a.", 0.5), "tuning": ok("b.")}, 100 * (6 * 0.5 + 3) / 9, 1.0, id="two by their weights"
+        ),
+        pytest.param({"depth": warn("a."), "tuning": ok("b.")}, 100 * (6 * 0.5 + 3) / 9, 1.0, id="a warning is half"),
+        pytest.param({"depth": reject("a."), "tuning": ok("b.")}, 100 * 3 / 9, 1.0, id="a rejection is nothing"),
+        pytest.param({"depth": skip("a."), "tuning": ok("b.")}, 100.0, 3 / 9, id="what is not known covers nothing"),
+        pytest.param(
+            {"depth": not_applicable("a."), "tuning": ok("b.")}, 100.0, 1.0, id="what cannot matter is left out"
+        ),
+        pytest.param({"depth": ok("a.", certain=False), "tuning": ok("b.")}, 100.0, 6 / 9, id="a doubt covers half"),
+        pytest.param({"depth": skip("a.")}, 0.0, 0.0, id="nothing is known"),
+        pytest.param({"depth": not_applicable("a.")}, 0.0, 0.0, id="nothing matters"),
+    ],
+)
+def test_score_and_coverage_by_hand(said: dict[str, Outcome], score: float, coverage: float) -> None:
+    with ExitStack() as stack:
+        for name, outcome in said.items():
+            stack.enter_context(replaced(name, lambda _, outcome=outcome: outcome))
+        findings, *found = judge(pair(), RuleChoices(select=frozenset(said)))
+    assert found == pytest.approx([score, coverage])
+    weights = {"depth": 6, "tuning": 3}
+    assert {(one.rule, one.weight, one.outcome, one.score, one.certain, one.applies) for one in findings} == {
+        (name, weights[name], one.kind, one.score, one.certain, one.applies) for name, one in said.items()
+    }
+
+
+def test_outcomes_as_rules_make_them() -> None:
+    assert ok("m", a=1) == ("ok", "m", 1.0, {"a": 1}, True, True)
+    assert warn("m", a=1) == ("warn", "m", 0.5, {"a": 1}, True, True)
+    assert reject("m", a=1) == ("reject", "m", 0.0, {"a": 1}, True, True)
+    assert skip("m", a=1) == ("skip", "m", 0.0, {"a": 1}, True, True)
+    assert not_applicable("m") == ("skip", "m", 0.0, {}, True, False)
+    assert [make("m", certain=False).certain for make in (ok, warn, reject)] == [False] * 3
 
 
 def test_weights_are_the_users() -> None:

@@ -101,6 +101,30 @@ def test_every_doubt_is_said(changes: dict[str, Any], name: str, sentence: str) 
     assert issue.sentence == sentence
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {}),
+        ({"reported": "2026-09"}, {"reported": "2026-09"}),
+        ({"source": ["s/1", "s/2"]}, {"source": "s/1, s/2"}),
+        ({"certain": True}, {}),
+        ({"certain": False}, {"versions": "as last reported; the exact versions are not known"}),
+        ({"since": "0.1", "certain": False}, {"versions": "from about 0.1; the exact versions are not known"}),
+        ({"until": "99", "fixed": True}, {"mended": "mended in 99"}),
+        ({"fixed": True}, {"mended": "said to be mended since, in a version not named"}),
+        ({"fixed": False, "until": "99"}, {"mended": "not mended when last looked at"}),
+    ],
+)
+def test_what_is_told_of_a_trouble(changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    plain = KnownIssue("a", "vllm-ascend", "slow", "it is slow", "do less", "https://example.org/1", None, "", "")
+    assert told(row(**changes)) == (plain._replace(**expected),)
+
+
+def test_troubles_of_one_kind_stand_by_their_keys() -> None:
+    rows = [row(key=key, kind=kind) for key, kind in (("c", "slow"), ("b", "crash"), ("a", "slow"), ("d", "crash"))]
+    assert [issue.key for issue in matching(rows, PAIR, engine("vllm-ascend"))] == ["b", "d", "a", "c"]
+
+
 def test_the_worst_kind_comes_first() -> None:
     rows = [row(key=f"{kind[0]}{place}", kind=kind) for place, kind in enumerate(reversed(KINDS))]
     assert [issue.kind for issue in matching(rows, PAIR, engine("vllm-ascend"))] == list(KINDS)

@@ -52,7 +52,18 @@ def test_a_sparse_draft_keeps_all_its_experts() -> None:
 
 @pytest.mark.parametrize(
     ("parameters", "said"),
-    [(999_400_000, "999M"), (999_885_952, "1B"), (1_490_000_000, "1.49B"), (1_040_000_000_000, "1.04T"), (512, "512")],
+    [
+        (999_400_000_000_000, "999T"),
+        (1e15, "1000T"),
+        (1_234e12, "1234T"),
+        (999_499_999, "999M"),
+        (999_500_000, "1B"),
+        (999_400_000, "999M"),
+        (999_885_952, "1B"),
+        (1_490_000_000, "1.49B"),
+        (1_040_000_000_000, "1.04T"),
+        (512, "512"),
+    ],
 )
 def test_numbers_of_parameters_as_people_say_them(parameters: int, said: str) -> None:
     assert count(parameters) == said

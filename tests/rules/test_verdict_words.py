@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import bare_pair, draft, pair, target, tokenizer
+from builders import bare_pair, draft, head_pair, pair, target, tokenizer
 from test_engine_facts import toy
 
 from draftpick.models.tokenizer import Difference, Relation, RelationKind
 from draftpick.pair import Pair
-from draftpick.rules.engine import Verdict, most_tokens, verdict
+from draftpick.rules.engine import Verdict, most_tokens, needed_option, verdict
 
 
 def related(kind: RelationKind, verified: bool = True, **fields: Any) -> Relation:
@@ -273,6 +273,28 @@ def test_a_bridge_lets_unequal_rows_through(relation: str, note: str | None, sai
     found = of_vocabulary(table, pair(theirs=draft(vocab_size=1000), relation=RELATIONS[relation]))
     assert (found.verdict, found.severity) == ("care", None)
     assert found.reasons[0].endswith(said)
+
+
+BRIDGED = {"rule": "equal-rows", "source": "s", "bridge": {"name": "--use-b", "since": "0.8"}}
+
+
+@pytest.mark.parametrize(
+    ("judged", "version", "option"),
+    [
+        pytest.param(pair(theirs=draft(vocab_size=1000)), "1.0", "--use-b", id="other rows"),
+        pytest.param(pair(theirs=draft(vocab_size=1000), method="pard"), "0.8", "--use-b", id="a draft of its own"),
+        pytest.param(pair(theirs=draft(vocab_size=1000)), "0.7", None, id="before there was one"),
+        pytest.param(pair(theirs=draft(vocab_size=1000), method="eagle3"), "1.0", None, id="a head's rows"),
+        pytest.param(pair(), "1.0", None, id="equal rows"),
+        pytest.param(pair(theirs=draft(vocab_size=None)), "1.0", None, id="the draft's not known"),
+        pytest.param(pair(target(vocab_size=None)), "1.0", None, id="the target's not known"),
+        pytest.param(head_pair(), "1.0", None, id="a head"),
+        pytest.param(bare_pair("ngram"), "1.0", None, id="no draft"),
+    ],
+)
+def test_the_option_that_is_needed(judged: Pair, version: str, option: str | None) -> None:
+    assert needed_option(judged, toy(version, vocabulary=BRIDGED)) == option
+    assert needed_option(judged, toy(version, vocabulary={"rule": "equal-rows", "source": "s"})) is None
 
 
 # ---------------------------------------------------------------------- methods, lengths, devices
