@@ -230,7 +230,7 @@ def _listed(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
     beside = 1
     while sum(widths[1 : beside + 1]) + len(GAP) * beside <= min(width // 2, width - LEAST_ROOM):
         beside += 1
-    shown = [
+    shown: list[list[Cell | str]] = [
         [
             Cell(
                 printable(row[0]),
