@@ -13,7 +13,7 @@ import typer
 
 from draftpick import __version__, completion, console
 from draftpick.errors import UsageError
-from draftpick.option_values import share
+from draftpick.option_values import respelled, share
 from draftpick.options import (
     AsJson,
     Attention,
@@ -908,4 +908,5 @@ def _ask(what: str) -> bool:
 
 def main() -> None:
     """Entry point: runs the command that was typed."""
-    console.run(lambda: application(sys.argv[1:])())
+    arguments = respelled(sys.argv[1:])
+    console.run(lambda: application(arguments)(arguments))

@@ -38,7 +38,10 @@ def remark(text: str) -> None:
 
 
 class Progress:
-    """One line on stderr that says how far a long run is; a line each where stderr is no terminal."""
+    """One line on stderr that says how far a long run is; a line each where stderr is no terminal.
+
+    A warning stays where it was written.
+    """
 
     def __init__(self) -> None:
         self._shown = False
@@ -59,6 +62,8 @@ class Progress:
         text = printable(text)
         if not sys.stderr.isatty():
             sys.stderr.write(f"{text}\n")
+        elif text.startswith("warning: "):
+            sys.stderr.write(f"\r\x1b[K{text}\n")
         else:
             import shutil
 

@@ -449,6 +449,17 @@ class Build(_Facts):
     date: date
 
 
+class Architectures(_Sourced):
+    """The classes of models that an engine runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    read: Name | None = None
+    since: dict[Name, Name] = {}
+    seen: dict[Name, Name] = {}
+    stand_in: Name | None = None
+
+
 class EngineFile(_Sourced):
     """engines/<key>.toml. See `draftpick.rules.engine_facts` for what its tables mean."""
 
@@ -461,6 +472,7 @@ class EngineFile(_Sourced):
     gguf: Literal["only", "some", "no"] | None = None
     vocabulary: VocabularyFacts
     methods: dict[Name, MethodFacts] = {}
+    architectures: Architectures | None = None
     limits: Limits = Limits()
     tensor_parallel: Splits = Splits()
     exceptions: list[ExceptionFacts] = []

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from draftpick.errors import InvalidCatalog, InvalidFile, UsageError
 from draftpick.models.bounded import read_bytes, read_json
+from draftpick.pair import SPELLINGS
 from draftpick.probe_file import IntervalRecord
 from draftpick.record import Record, checked, first_wrong
 from draftpick.toml_file import MAX_FILE_BYTES, Lines, read_toml
@@ -220,7 +221,8 @@ def _known_keys(where: Sequence[Any]) -> str:
     record = records.get(names[-1] if names else "", PolicyFile)
     from difflib import get_close_matches
 
-    near = get_close_matches(str(key), record.model_fields, n=1)
+    meant = SPELLINGS.get(str(key).replace("_", "-"), str(key)).replace("-", "_")
+    near = get_close_matches(meant, record.model_fields, n=1)
     return f"did you mean {near[0]}?" if near else f"known there: {', '.join(record.model_fields)}"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from draftpick.catalog import Catalog
 from draftpick.errors import UsageError
-from draftpick.pair import STOP_RULES, WORKLOADS, Device, Setting
+from draftpick.pair import SPELLINGS, STOP_RULES, WORKLOADS, Device, Setting
 
 if TYPE_CHECKING:
     from draftpick.evidence import Evidence
@@ -189,6 +189,25 @@ def spelled(parameters: Iterable[str]) -> dict[str, str]:
     taken = {parameter: option for option, parameter in PARAMETERS.items()}
     options = (parameter for parameter in parameters if parameter not in ARGUMENTS)
     return {taken.get(parameter, parameter).replace("_", "-"): parameter for parameter in options}
+
+
+def respelled(arguments: Sequence[str]) -> list[str]:
+    """A command line in the spellings of the options here, where engines take others: `--tp 8`, `-tp8`, and
+    `--max_model_len`. Help has one spelling of each.
+    """
+    ours: list[str] = []
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            return ours + list(arguments[at:])
+        name, equals, value = argument.partition("=")
+        if name.startswith("--"):
+            option = name[2:].replace("_", "-")
+            ours.append(f"--{SPELLINGS.get(option, option)}{equals}{value}")
+        elif name.startswith("-tp") and name != "-tp":
+            ours += ["-tp", argument.removeprefix("-tp")]
+        else:
+            ours.append(argument)
+    return ours
 
 
 _DTYPES = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}

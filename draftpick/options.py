@@ -12,7 +12,7 @@ import typer
 from draftpick import completion
 from draftpick.errors import InvalidFile, UsageError
 from draftpick.option_values import Unfit, meant, share, spelled, whole
-from draftpick.pair import STOP_RULES, WORKLOADS
+from draftpick.pair import SPELLINGS, STOP_RULES, WORKLOADS
 
 
 class GateFormat(str, Enum):
@@ -687,7 +687,8 @@ def merged(command_line: dict[str, Any]) -> dict[str, Any]:
     values = dict(command_line)
     known, of_probe = spelled(command_line), "timed_batch" in command_line
     for key, value in _read_config(path).items():
-        name = known.get(key.replace("_", "-"))
+        option = key.replace("_", "-")
+        name = known.get(SPELLINGS.get(option, option))
         if name is None:
             raise UsageError(f"{path}: unknown option {key!r:.60}", _near(key, known))
         checked = _checked(path, key, name, value, of_probe)

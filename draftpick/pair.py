@@ -12,6 +12,9 @@ IN_PARALLEL = frozenset({"pard", "medusa", "dflash"})
 WITHOUT_CACHE = frozenset({"medusa", "mlp_speculator"})
 """Methods that read the target's last state alone, and nothing of the prompt."""
 
+SPELLINGS = {"tp": "tensor-parallel-size", "tp-size": "tensor-parallel-size"}
+"""What engines call a part of a setting too, and its name here; as options without the dashes before them."""
+
 WORKLOADS = ("chat", "code", "math", "summarization", "translation", "extraction")
 """What requests are about, as far as published measurements tell them apart."""
 STOP_RULES = ("fixed", "heuristic", "confidence")

@@ -20,6 +20,7 @@ import pytest
 from commands import Answer, command, environment, from_a_terminal, run, spawn
 
 from draftpick import __version__
+from draftpick.option_values import respelled
 
 TARGET, DRAFT, SMALL = "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"
 OTHER = "Qwen/Qwen3.5-27B"
@@ -458,6 +459,51 @@ def test_a_config_file_is_bounded(tmp_path: Path) -> None:
     answer = configured(tmp_path, "# " + "x" * 1_000_001)
     assert answer.exit_code == 2
     assert "larger than 1,000,000 bytes" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recommend", TARGET],
+        ["check", TARGET, DRAFT],
+        ["probe", TARGET, DRAFT],
+        ["plan", "--acceptance-rate", "0.7"],
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        ["-tp", "0"],
+        ["-tp0"],
+        ["-tp=0"],
+        ["--tp", "0"],
+        ["--tp=0"],
+        ["--tp-size", "0"],
+        ["--tp_size=0"],
+        ["--tensor-parallel-size=0"],
+        ["--tensor_parallel_size", "0"],
+        ["--tensor_parallel_size=0"],
+    ],
+    ids=" ".join,
+)
+def test_options_are_understood_as_engines_spell_them(words: list[str], spelling: list[str]) -> None:
+    answer = run(*words, *spelling)
+    assert answer.exit_code == 2
+    assert answer.stderr == "error: --tensor-parallel-size is '0'\nhint: give a whole number from 1 to 1024\n"
+
+
+def test_every_spelling_of_the_devices_gives_one_answer(tmp_path: Path) -> None:
+    words = (["-tp4"], ["--tp", "4"], ["-tp", "4"])
+    answers = [run("check", TARGET, DRAFT, *spelling, "--json").document for spelling in words]
+    answers += [configured(tmp_path, f"json = true\n{key} = 4", command="check").document for key in ("tp", "tp_size")]
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_what_follows_two_dashes_is_no_option() -> None:
+    assert respelled(["--tp", "2", "--max_model_len=3", "--", "--tp", "-tp4", "a_b"]) == [
+        *("--tensor-parallel-size", "2", "--max-model-len=3", "--", "--tp", "-tp4", "a_b"),
+    ]
 
 
 # ---------------------------------------------------------------------- output

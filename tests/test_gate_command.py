@@ -703,6 +703,7 @@ PAIR = '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n'
     [
         ("x = 1", 1, "x: no such key"),
         (f'{PAIR}engin = "vllm"', 5, "did you mean engine"),
+        (f"{PAIR}tp = 8", 5, "did you mean tensor_parallel_size"),
         (f"{PAIR}[pair.policy]\nmin_sped = 1.0", 6, "did you mean min_speedup"),
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\n\nmin_speedup = "fast"', 7, "min_speedup"),
         ('[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n[pair.policy]\nmin_acceptance_rate = 61', 6, "less than or"),

@@ -94,6 +94,17 @@ def test_result_and_trace_fit_their_schemas(measured: Path) -> None:
     assert not answers.is_valid(json.loads(header))
 
 
+@pytest.mark.parametrize("swapped", [True, False])
+def test_a_draft_larger_than_its_target_is_told_first_and_kept(swapped: bool, tmp_path: Path) -> None:
+    target, draft = (DRAFT, TARGET) if swapped else (TARGET, DRAFT)
+    answer = probe(tmp_path, "--num-prompts", "2", "--exit-zero", draft=draft, target=target)
+    assert answer.exit_code == 0, answer.stderr
+    said = f"with {draft}: the draft is not smaller than its target, did you swap them?"
+    assert answer.stderr.startswith(f"warning: {said}") is swapped
+    notes = document(tmp_path / "probe.json")["notes"]
+    assert any(note.startswith(said) for note in notes) is swapped
+
+
 def test_it_becomes_a_table_and_a_speculation_profile(measured: Path) -> None:
     found = read_probe(measured)
     names, *rows = csv.reader(io.StringIO(csv_of(found), newline=""))

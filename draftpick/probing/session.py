@@ -13,7 +13,7 @@ from draftpick.catalog import Catalog
 from draftpick.errors import DraftpickError, UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
-from draftpick.pair import BEHIND
+from draftpick.pair import BEHIND, Pair, Setting
 from draftpick.probing import translated, weights
 from draftpick.probing.api import Server
 from draftpick.probing.device import CannotProbe, Place, device_here, torch_here
@@ -21,6 +21,7 @@ from draftpick.probing.document import document
 from draftpick.probing.outcome import ModelFiles, Outcome, Request
 from draftpick.probing.run import Probe
 from draftpick.probing.server import called_otherwise, connect
+from draftpick.rules.size import swapped_roles
 
 
 class Done(NamedTuple):
@@ -58,12 +59,14 @@ def probe(
     if len(set(names)) < len(names):
         raise UsageError("a draft was named twice", "name each draft once")
     device_here(request["device"], request["devices"])  # nothing is fetched for a machine that cannot measure
+    swapped = _swapped(target, drafts, say)
     relations = {draft.id: relate(target, given_model(draft), catalog) for draft in drafts}
     files = {model.id: _files(model, offline=offline, consent=consent) for model in (target, *drafts)}
     ours = files[target.id]
     same = [draft for draft in drafts if _shares_ids(relations[draft.id], ours.folder, files[draft.id].folder)]
     others = [draft for draft in drafts if draft not in same]
     running = Probe(Request(ours, [files[draft.id] for draft in same], catalog=catalog, **request), say)
+    running.outcome.notes += swapped
     outcome = running.run()
     if not outcome.rows:
         _refuse_nothing(outcome)
@@ -79,6 +82,20 @@ def probe(
     except KeyboardInterrupt:
         return Done(found, True)
     return Done(found, False)
+
+
+def _swapped(target: ModelProfile, drafts: Sequence[ModelProfile], say: Callable[[str], None]) -> list[str]:
+    """What is told before minutes are spent, and kept: drafts that are not smaller than their target."""
+    pairs = [Pair(target, given_model(draft), Setting()) for draft in drafts]
+    said = [(pair, swapped_roles(pair)) for pair in pairs]
+    found = [
+        f"with {pair.proposal.label}: {told.message[:1].lower()}{told.message[1:]}"
+        for pair, told in said
+        if told.kind == "reject"
+    ]
+    for text in found:
+        say(f"warning: {text}")
+    return found
 
 
 def _refuse_nothing(outcome: Outcome) -> NoReturn:
@@ -145,7 +162,9 @@ def served(
     place = Place(BEHIND, f"{addresses.device} {host}" if addresses.device else host, tool_name=addresses.device)
     by_id = {draft.id: server for draft, server in zip(drafts, servers[1:], strict=True)}
     whole = Servers(servers[0], by_id, speculating(addresses.speculating, servers[0], width))
+    swapped = _swapped(target, drafts, say)
     outcome = ServedProbe(asked, place, whole, say).run()
+    outcome.notes += swapped
     for model, server in (target.id, servers[0]), *by_id.items():
         # A name of the server's own, as `chat`, contradicts nothing.
         told = outcome.doubts if "/" in server.about.root else outcome.notes

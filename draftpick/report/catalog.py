@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from draftpick.catalog import Catalog, Record
 from draftpick.errors import UsageError
-from draftpick.report.layout import Grid, draw
+from draftpick.report.layout import GAP, LEAST_ROOM, Cell, Grid, draw
 from draftpick.report.text import count, json_text, printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def listing(catalog: Catalog, kind: str, *, family: str | None, as_json: bool, w
     if as_json:
         return json_text([{"id": key, **row} for key, row in sorted(records.items())]) + "\n"
     header, rows = _COLUMNS[kind](records)
-    return _table(header, rows, width, color) + f"\n{len(records)} {kind}; catalogue of {catalog.date}\n"
+    return _listed(header, rows, width, color) + f"\n{len(records)} {kind}; catalogue of {catalog.date}\n"
 
 
 def one_record(catalog: Catalog, name: str, *, as_json: bool, width: int | None, color: bool) -> str:
@@ -217,6 +217,34 @@ _COLUMNS = {
     "devices": _devices,
     "issues": _issues,
 }
+
+
+def _listed(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, color: bool) -> str:
+    """A record a line; where a screen is too narrow for that, what does not fit stands below its key.
+
+    A key is copied from here, so it is broken only where it is wider than the screen.
+    """
+    widths = [max(len(name), *(len(row[at]) for row in rows)) if rows else len(name) for at, name in enumerate(header)]
+    if width is None or sum(widths) + len(GAP) * (len(widths) - 1) <= width:
+        return _table(header, rows, width, color)
+    beside = 1
+    while sum(widths[1 : beside + 1]) + len(GAP) * beside <= min(width // 2, width - LEAST_ROOM):
+        beside += 1
+    shown: list[list[Cell | str]] = [
+        [
+            Cell(
+                printable(row[0]),
+                below="; ".join(
+                    printable(f"{name}: {cell}")
+                    for name, cell in zip(header[beside:], row[beside:], strict=True)
+                    if cell
+                ),
+            ),
+            *map(printable, row[1:beside]),
+        ]
+        for row in rows
+    ]
+    return draw([Grid(header[:beside], shown, wraps=frozenset(range(beside)))], width=width, color=color)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, color: bool) -> str:

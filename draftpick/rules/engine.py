@@ -54,6 +54,7 @@ def verdict(pair: Pair, relation: Relation | None, engine: Engine) -> Verdict:
         # A method that only this version lacks is judged further: upgrading must not lead into the next refusal.
         if pair.draft is not None and pair.method in _OWN_VOCABULARY:
             findings += _vocabulary_findings(pair, relation, table, engine)
+        findings += _architecture_findings(pair, table)
         findings += _length_findings(pair, method, table)
         findings += _parallel_findings(pair, table, engine)
         findings += [
@@ -107,6 +108,19 @@ def _method_findings(pair: Pair, method: Method, engine: Engine) -> list[_Findin
     kinds: Mapping[str, VerdictKind] = {"no": "refused", "experimental": "care", "unknown": "unknown"}
     severity = method.severity or ("refuses at start" if method.support == "no" else None)
     return [_Finding(kinds[method.support], note, severity), *found]
+
+
+def _architecture_findings(pair: Pair, table: Table) -> list[_Finding]:
+    """Classes of target and draft that the version lacks, or of which nobody read whether it has them."""
+    found = []
+    for model in (pair.target, pair.draft):
+        if model is None:
+            continue
+        lack = table.architectures.get(model.architecture or "", table.unread)
+        if lack is not None:
+            said = lack.reason.replace("{architecture}", model.architecture or model.name)
+            found.append(_Finding(lack.verdict, said, lack.severity))
+    return found
 
 
 def most_tokens(engine: Engine, method: str) -> int | None:

@@ -26,6 +26,13 @@ They live in catalog/engines/<key>.toml, one file per engine. Its tables:
     was = [{since, until, support, note, severity}]  other versions, looked at first
     source
 
+    [architectures] which classes of models (`architecture` of a profile) it runs
+    read            the oldest version that the facts were read from: in older ones a class without an entry is unknown
+    since           class = version: refused before, as it is absent from the release before
+    seen            class = version: unknown before, as no release just before was read
+    stand_in        from this version on transformers' own code may run what the engine lacks: unknown, not refused
+    source, checked
+
     [limits]        max_num_spec_tokens and its note, source and severity
     [tensor_parallel]
     <method> or any = equal (the draft runs on as many devices as the target) or one-or-equal
@@ -207,10 +214,22 @@ class ExceptionRow(NamedTuple):
     severity: str | None
 
 
+class Lack(NamedTuple):
+    """What a version of an engine makes of a class of models that it does not have, or perhaps not."""
+
+    verdict: VerdictKind
+    reason: str
+    severity: str | None = None
+
+
 class Table(NamedTuple):
     """The facts of an engine resolved for one version, so that a verdict compares no versions."""
 
     methods: Mapping[str, Method]
+    architectures: Mapping[str, Lack | None]
+    """By class; None: this version runs it."""
+    unread: Lack | None
+    """What is said of any other class; None for a version that was read."""
     vocabulary: Mapping[str, Any]
     bridge: Mapping[str, Any] | None
     tensor_parallel: Mapping[str, Any]
@@ -249,8 +268,11 @@ def _resolve(engine: Engine) -> Table:
             note = f"what {engine.name} compared before {older['until']} may still hold in {engine.version}"
     by_method, anywhere = _resolve_exceptions(facts.get("exceptions", ()), clock)
     bridge = facts.get("vocabulary", {}).get("bridge")
+    architectures, unread = _resolve_architectures(facts.get("architectures", {}), clock, engine)
     return Table(
         methods={name: _resolve_method(name, row, clock, engine) for name, row in facts.get("methods", {}).items()},
+        architectures=architectures,
+        unread=unread,
         vocabulary=_with_was(facts.get("vocabulary", {}), clock),
         bridge=bridge if bridge is not None and clock.covers(bridge) is not False else None,
         tensor_parallel=_with_was(facts.get("tensor_parallel", {}), clock),
@@ -306,6 +328,35 @@ def _resolve_method(name: str, row: Mapping[str, Any], clock: _Clock, engine: En
             "unknown", f"{name} exists in some versions of {engine.name}: {note}".rstrip(": "), None, True, row
         )
     return Method(support, note, row.get("severity"), False, row)
+
+
+def _resolve_architectures(
+    table: Mapping[str, Any], clock: _Clock, engine: Engine
+) -> tuple[Mapping[str, Lack | None], Lack | None]:
+    """What the version makes of each class that has an entry, and of all others."""
+    stand_in = "stand_in" in table and clock.covers({"since": table["stand_in"]}) is not False
+    found: dict[str, Lack | None] = {}
+    for kind in ("since", "seen"):
+        for name, first in table.get(kind, {}).items():
+            covered = clock.covers({"since": first})
+            if covered:
+                found[name] = None
+            elif covered is None or kind == "seen":
+                found[name] = _unread(name, f"it is known to from {first}", engine)
+            elif stand_in:
+                why = f"{engine.name} has it from {first}, and transformers' own code may stand in before"
+                found[name] = _unread(name, why, engine)
+            else:
+                lacks = f"{engine.name} runs {name} from {first}, not in {engine.version}"
+                found[name] = Lack("refused", lacks, "refuses at start")
+    read = table.get("read")
+    if read is None or clock.covers({"since": read}):
+        return found, None
+    return found, _unread("{architecture}", f"what it runs was read from version {read} on", engine)
+
+
+def _unread(name: str, why: str, engine: Engine) -> Lack:
+    return Lack("unknown", f"whether {engine.name} {engine.version} runs {name} is not known: {why}")
 
 
 def _resolve_exceptions(
@@ -476,7 +527,17 @@ def same(ours: int | None, theirs: int | None) -> str | None:
 
 _HEADER = ("key", "name", "aliases", "version", "checked", "source", "notes", "gguf", "builds")
 _TOP = frozenset(
-    {*_HEADER, "vocabulary", "methods", "limits", "tensor_parallel", "step_overhead", "exceptions", "launch"}
+    {
+        *_HEADER,
+        "vocabulary",
+        "methods",
+        "architectures",
+        "limits",
+        "tensor_parallel",
+        "step_overhead",
+        "exceptions",
+        "launch",
+    }
 )
 _STEP_NUMBERS = frozenset(
     {
@@ -526,6 +587,7 @@ def problems(facts: Mapping[str, Any]) -> list[str]:
             found += _row_problems(f"methods.{name}.was", older, sourced=False)
             if older.get("support") not in SUPPORT:
                 found.append(f"methods.{name}.was: support is one of {', '.join(SUPPORT)}")
+    found += _architecture_problems(facts.get("architectures", {}))
     for index, row in enumerate(facts.get("exceptions", ()), start=1):
         found += _exception_problems(f"exception {index}", row)
     return found
@@ -540,6 +602,23 @@ def _step_problems(table: Mapping[str, Any]) -> list[str]:
     if table and "source" not in table:
         found.append("step_overhead: source is missing")
     return found
+
+
+def _architecture_problems(table: Mapping[str, Any]) -> list[str]:
+    known = {"read", "since", "seen", "stand_in", "source", "checked"}
+    found = [f"architectures: unknown key {name!r}" for name in table if name not in known]
+    if table and not table.get("source"):
+        found.append("architectures: source is missing")
+    versions = {name: table[name] for name in ("read", "stand_in") if name in table}
+    for kind in ("since", "seen"):
+        versions |= {f"{kind}.{name}": version for name, version in table.get(kind, {}).items()}
+    found += [
+        f"architectures: {name} {version!r} is no version"
+        for name, version in versions.items()
+        if _parse(str(version)) is None
+    ]
+    twice = table.get("since", {}).keys() & table.get("seen", {}).keys()
+    return found + [f"architectures: {name} stands under since and under seen" for name in sorted(twice)]
 
 
 def _vocabulary_problems(row: Mapping[str, Any]) -> list[str]:

@@ -108,6 +108,16 @@ def test_lists_fit_the_terminal(kind: str, width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.parametrize("kind", ["models", "heads", "tokenizers", "engines", "devices", "issues"])
+@pytest.mark.parametrize("width", [80, 140, None])
+def test_a_key_is_whole_on_any_screen_and_nothing_of_its_record_is_lost(kind: str, width: int | None) -> None:
+    text = listing(CATALOG, kind, family=None, as_json=False, width=width, color=False)
+    shown = {word.strip(";,") for word in text.split()}
+    assert set(getattr(CATALOG, kind)) <= shown
+    rows = listing(CATALOG, kind, family=None, as_json=False, width=None, color=False).split("\n", 1)[1]
+    assert {word.strip(";,") for word in rows.split()} <= shown
+
+
 def test_a_record_fits_the_terminal() -> None:
     for name in ("Qwen/Qwen2.5-72B-Instruct", "vllm-ascend", "qwen2.5-bpe-151643", "910b3"):
         text = one_record(CATALOG, name, as_json=False, width=80, color=False)

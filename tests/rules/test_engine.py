@@ -32,8 +32,8 @@ def engine(name: str) -> Engine:
     return Engine(key=key, name=row["name"], version=version or row["version"], facts=row)
 
 
-def model(id: str, rows: int | None, **fields: Any) -> ModelProfile:
-    return ModelProfile(id=id, origin="catalogue", vocab_size=rows, **fields)
+def model(id: str, rows: int | None, architecture: str = "LlamaForCausalLM", **fields: Any) -> ModelProfile:
+    return ModelProfile(id=id, origin="catalogue", vocab_size=rows, architecture=architecture, **fields)
 
 
 def pair(target: ModelProfile, draft: ModelProfile | None, method: str = "draft_model", **setting: Any) -> Pair:

@@ -425,3 +425,21 @@ def test_all_that_is_wrong_is_said(tables: dict[str, Any], said: list[str]) -> N
 def test_an_empty_file_lacks_what_a_verdict_needs() -> None:
     needed = ("key", "name", "version", "source", "vocabulary")
     assert problems({})[:5] == [f"{name} is missing" for name in needed]
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"read": "1.0", "since": {"A": "0.9"}, "seen": {"B": "b5"}, "stand_in": "1.1", "source": "s"}, []),
+        ({"read": "1.0"}, ["architectures: source is missing"]),
+        ({"red": "1.0", "source": "s"}, ["architectures: unknown key 'red'"]),
+        ({"read": "soon", "source": "s"}, ["architectures: read 'soon' is no version"]),
+        ({"seen": {"A": "x"}, "source": "s"}, ["architectures: seen.A 'x' is no version"]),
+        (
+            {"since": {"A": "1"}, "seen": {"A": "2"}, "source": "s"},
+            ["architectures: A stands under since and under seen"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_classes_of_models(table: dict[str, Any], says: list[str]) -> None:
+    assert problems(toy(architectures=table).facts) == says
