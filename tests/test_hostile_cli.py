@@ -266,7 +266,7 @@ def test_an_error_that_nobody_can_read_keeps_its_code(closed: str, tmp_path: Pat
     assert shell(tmp_path, f"draftpick recommend nope/nope {closed}").returncode == 3
 
 
-@pytest.mark.parametrize("output", ["/dev/full", "/nonexistent/x", "/proc/x", ".", "", "x" * 300, "circle"])
+@pytest.mark.parametrize("output", ["/dev/full", "nowhere/x", "/proc/x", ".", "", "x" * 300, "circle"])
 def test_an_output_that_cannot_be_written_is_told(output: str, tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     told(run(tmp_path, "recommend", TARGET, "-o", output), 3)
