@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -340,6 +342,13 @@ def test_an_ignored_rejection_stays_visible_and_does_not_reject() -> None:
 def test_rules_are_asked_of_what_they_are_about(judged: Pair, subjects: set[str]) -> None:
     asked = {finding.rule for finding in judge(judged)[0]}
     assert asked == {name for name, known in RULES.items() if known.about in subjects}
+
+
+@pytest.mark.parametrize("first", ["acceptance", "rules.tokenizer", "cli"])
+def test_the_order_of_rules_is_one(first: str) -> None:
+    script = f"import draftpick.{first}; from draftpick.rules import load; print(*load())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(load())
 
 
 @pytest.mark.parametrize("name", NAMES)
