@@ -244,7 +244,8 @@ def head_params(head: Head, target: ModelProfile) -> int | None:
     hidden = head.hidden_size or target.hidden_size
     if head.method == "medusa":
         rows = head.vocab_size or target.vocab_size
-        heads = max(head.num_spec_tokens or 0, int(MEMORY["medusa-heads"]))
+        usual = int(MEMORY["medusa-heads"])
+        heads = max(head.num_spec_tokens or usual, usual)
         return medusa_params(hidden, rows, heads) if hidden is not None and rows is not None else None
     if head.method == "mtp" and head.num_hidden_layers in (None, target.num_nextn_predict_layers):
         return mtp_params(target) or None

@@ -370,6 +370,36 @@ def test_vllm_ascend_runs_heads_on_one_device() -> None:
     assert split.per_device_bytes.draft_weights == 200_000_000
 
 
+@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("engine_key", "proposal"),
+    [
+        pytest.param("vllm", OWN_MTP, id="own layers"),
+        pytest.param("sglang", OWN_MTP, id="own layers with matrices of their own"),
+        pytest.param("vllm", Proposal("draft_model", "given", draft=SMALL), id="a draft model"),
+        pytest.param(
+            "vllm", Proposal("eagle3", "given", head=Head("a/head", "eagle3", "b", params=10**9)), id="a head"
+        ),
+    ],
+)
+def test_what_is_split_weighs_its_share_on_each_device(engine_key: str, proposal: Proposal, devices: int) -> None:
+    target = LARGE._replace(num_nextn_predict_layers=1)
+    whole, each = (
+        budget(pair(target, proposal, engine_key, tensor_parallel_size=size)).per_device_bytes for size in (1, devices)
+    )
+    for all_of_it, share in ((whole.draft_weights, each.draft_weights), (whole.target_weights, each.target_weights)):
+        assert all_of_it
+        assert share == pytest.approx(all_of_it / devices, rel=0.01)
+
+
+@pytest.mark.parametrize(("published", "heads"), [(None, 4), (2, 4), (4, 4), (5, 5), (9, 9)])
+def test_a_medusa_has_four_heads_or_more(published: int | None, heads: int) -> None:
+    of = Head("made-up/medusa", "medusa", LARGE.id, num_spec_tokens=published)
+    assert LARGE.hidden_size is not None
+    assert LARGE.vocab_size is not None
+    assert head_params(of, LARGE) == medusa_params(LARGE.hidden_size, LARGE.vocab_size, heads)
+
+
 # ---------------------------------------------------------------------- the source text's budgets
 
 

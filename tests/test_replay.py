@@ -838,6 +838,16 @@ def test_a_lookup_walk_by_hand() -> None:
     assert walked.visible_steps.tolist() == [5]
 
 
+@pytest.mark.parametrize("lookup", [NgramLookup(1, 1), prompt_lookup(), SuffixLookup()])
+@pytest.mark.parametrize("tokens", [[1, 2] * 4, [3] * 8, [1, 2, 3, 1, 2, 3, 9, 1]])
+def test_without_a_prompt_there_is_nothing_to_look_up_for_the_first_token(lookup: Lookup, tokens: list[int]) -> None:
+    first, second = (walk_lookup(looked_up([], tokens, first), lookup, 2) for first in (1, 2))
+    assert first.counts.tolist() == second.counts.tolist()
+    assert first.blocks == second.blocks
+    begun = walk_lookup(looked_up(tokens[:1], tokens[1:], 1), lookup, 2)
+    assert first.blocks == begun.blocks
+
+
 def test_a_lookup_pays_for_what_it_verifies_alone() -> None:
     trace = looked_up([1, 2, 3, 4], [1, 2, 3, 9, 8, 7, 1, 2, 3])
     walked = walk_lookup(trace, NgramLookup(1, 1), 3)

@@ -684,7 +684,7 @@ def test_decisions_with_their_reasons(plans: list[Plan], evidence: str, decision
         # Half-widths over the distance to 1.05, squared, times 16 prompts.
         pytest.param([rated(1.25, 0.85, 1.65)], 16 * 4 - 16, id="from above"),
         pytest.param([rated(1.25, 1.05, 1.65)], 1, id="at least one"),
-        pytest.param([rated(1.25, 0.85, 1.65), rated(1.15, 0.95, 1.3)], 16 * 4 - 16, id="the nearest from above"),
+        pytest.param([rated(1.25, 0.85, 1.65), rated(1.15, 0.85, 1.3)], 16 * 4 - 16, id="the nearest from above"),
         pytest.param([rated(0.85, 0.55, 1.25)], 16 * 4 - 16, id="from below"),
         pytest.param([rated(0.85, 0.55, 1.25), rated(0.95, 0.55, 1.25)], 16 * 9 - 16, id="the farthest from below"),
         pytest.param([rated(1.05, 0.85, 1.25), rated(0.85, 0.55, 1.25)], None, id="one at the margin"),
