@@ -334,8 +334,10 @@ class PartsRecord(Record):
 
 
 class MemoryRecord(Record):
-    """Whether the pair has room on the devices of `setting`, and for how much."""
+    """Whether the pair has room on the devices that were asked for, and for how much."""
 
+    tensor_parallel_size: Count | None = None
+    """Devices that the figures are for; a prediction takes as many as hold the pair, and `cost` names them."""
     fits: bool | None = None
     per_device_bytes: PartsRecord = PartsRecord()
     max_num_seqs: Count | None = None

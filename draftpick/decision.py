@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from draftpick.assess import Assessment
-from draftpick.choices import LIMITS
+from draftpick.choices import LIMITS, MEMORY
 from draftpick.cost import untested
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
@@ -42,6 +42,8 @@ def decide(command: str, target: ModelProfile, ranked: Sequence[Assessment]) -> 
         return _nothing_fits(command, target, ranked)
     if best.ids_unknown:
         return _never_compared(target, best)
+    if _held_nowhere(best):
+        return _load_of_nobody(target, best)
     if best.prediction is not None:
         decided = _by_prediction(target, best, best.prediction)
         decided = decided._replace(sentence=decided.sentence + _without_draft(decided, ranked))
@@ -100,6 +102,31 @@ def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
 
 
 # ---------------------------------------------------------------------- by prediction
+
+
+def _held_nowhere(best: Assessment) -> bool:
+    """Whether what was asked for fits on no number of devices, and not one such sequence where the pair is placed."""
+    setting, budget = best.pair.setting, best.budget_in_place
+    asked = setting.max_num_seqs is not None or setting.max_model_len is not None
+    held = budget.fits is not False or budget.min_tensor_parallel_size is not None or budget.max_num_seqs
+    return asked and not held and setting.device is not None
+
+
+def _load_of_nobody(target: ModelProfile, best: Assessment) -> Decision:
+    setting, proposal = best.pair.setting, best.proposal
+    assert setting.device is not None, "a load is held against a device"
+    number = f"{setting.max_num_seqs:,} sequences" if setting.max_num_seqs is not None else "one sequence"
+    length = f" of {setting.max_model_len:,} tokens" if setting.max_model_len is not None else ""
+    key = setting.device.key
+    alone = f"One {key}, which works with no other, does not hold"
+    most = (
+        alone if setting.device.devices_per_node == 1 else f"No number of {key} up to {MEMORY['max-devices']:g} holds"
+    )
+    sentence = (
+        f"{most} {number}{length} of {target.id} with {proposal.label}: ask for fewer or shorter ones. The speed-ups "
+        "listed are of a load that cannot be."
+    )
+    return Decision("undecided", sentence, method=proposal.method, draft=proposal.id)
 
 
 def _by_prediction(target: ModelProfile, best: Assessment, found: Prediction) -> Decision:

@@ -109,7 +109,10 @@ def _figures(advice: AdviceFile, best: CandidateRecord) -> Iterable[tuple[str, s
         why = f": {'; '.join(verdict.reasons)}" if verdict.reasons and verdict.verdict != "accepted" else ""
         yield f"{best.engine} {verdict.version}", f"{verdict.verdict}{why}"
     if best.memory is not None and best.memory.fits is not None:
-        yield "memory", _room(best.memory)
+        placed = _placed_elsewhere(best)
+        size = best.memory.tensor_parallel_size
+        asked = f"on {size} {'device' if size == 1 else 'devices'}: " if placed else ""
+        yield "memory", f"{asked}{_room(best.memory)}{f'; the speed-up is predicted on {placed}' if placed else ''}"
     if best.score is not None and best.coverage is not None:
         yield "facts", f"score {best.score:.0f} of 100; {best.coverage:.0%} of what matters could be judged"
 
@@ -150,6 +153,14 @@ def _room(memory: MemoryRecord) -> str:
     if not memory.fits and memory.min_tensor_parallel_size is not None:
         words += f"; it takes {memory.min_tensor_parallel_size} devices"
     return words
+
+
+def _placed_elsewhere(best: CandidateRecord | None) -> int | None:
+    """The devices that the speed-up is predicted on, where the memory is told for another number of them."""
+    if best is None or best.memory is None or best.cost is None:
+        return None
+    asked, placed = best.memory.tensor_parallel_size, best.cost.tensor_parallel_size
+    return placed if asked is not None and placed != asked else None
 
 
 # ---------------------------------------------------------------------- the candidates
@@ -379,7 +390,9 @@ def _memory(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[Sectio
         left = [_left(memory) for _, memory in held]
         rows += [[name, *(one[place] for one in left)] for place, name in enumerate(_LEFT)]
     table = Table(["with", *names], rows, numeric=frozenset(range(1, len(names) + 1)))
-    title = _where(advice, whole=whole)
+    title, placed = _where(advice, whole=whole), _placed_elsewhere(best)
+    if placed:
+        title += f"; the speed-up is predicted on {placed} of them"
     yield Section("Memory", [_bars(title, names, held, table) if whole else table._replace(title=title)])
 
 

@@ -161,6 +161,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
 def _memory(found: Assessment) -> dict[str, Any]:
     budget = found.budget
     return {
+        "tensor_parallel_size": found.pair.setting.tensor_parallel_size,
         "fits": budget.fits,
         "per_device_bytes": budget.per_device_bytes._asdict(),
         "max_num_seqs": budget.max_num_seqs,

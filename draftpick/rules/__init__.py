@@ -61,7 +61,8 @@ class Rule(NamedTuple):
     family: str
     check: Callable[[Pair], Outcome]
     reads: tuple[str, ...]
-    """Profile fields it reads: where one is uncertain, the finding is."""
+    """Profile fields that it goes by: where one is uncertain, the finding is. A field that only some answers go by is
+    asked about where they are given, with `sure`."""
     about: str
     """What it applies to: draft_model, head, any."""
 
@@ -172,6 +173,11 @@ def _subjects(pair: Pair) -> tuple[str, ...]:
     if pair.draft is not None:
         return ("draft_model", "any")
     return ("any",) if pair.method in DRAFT_FREE else ("head", "any")
+
+
+def sure(pair: Pair, *fields: str) -> bool:
+    """Whether none of these fields is recalled or unverified on either side."""
+    return _unsure(pair).isdisjoint(fields)
 
 
 def _unsure(pair: Pair) -> frozenset[str]:

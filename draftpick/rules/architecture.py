@@ -5,9 +5,9 @@ from __future__ import annotations
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Device, Pair
-from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
+from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, sure, warn
 from draftpick.rules.engines_say import draft_inherits_quantization, draft_must_split_alike, engine_name, reads_gguf
-from draftpick.rules.figures import bits_per_weight, count
+from draftpick.rules.figures import SIZES, bits_per_weight, count
 
 SHARDED = LIMITS["tensor-parallel.sharded"]
 SHARE = LIMITS["tensor-parallel.share"]
@@ -34,7 +34,7 @@ def architecture(pair: Pair) -> Outcome:
     return ok(message, 0.8, target=target, draft=draft)
 
 
-@rule("tensor-parallel", "architecture", reads=("num_attention_heads", "num_key_value_heads"), about="any")
+@rule("tensor-parallel", "architecture", reads=("num_attention_heads", "num_key_value_heads", "latent"), about="any")
 def tensor_parallel(pair: Pair) -> Outcome:
     """Attention heads divide by the number of devices, on both sides.
 
@@ -76,7 +76,7 @@ def _draft_split(pair: Pair, draft: ModelProfile, size: int) -> Outcome:
     if size >= SHARDED and read is not None and read / size < SHARE:
         each = count(read / size)
         message = f"Both divide by {size} devices, but with {each} of the draft on each its step is mostly all-reduce."
-        return ok(message, 0.8, oversharded=True, **evidence)
+        return ok(message, 0.8, certain=sure(pair, *SIZES), oversharded=True, **evidence)
     return ok(f"Both numbers of heads divide by {size} devices.", oversharded=False, **evidence)
 
 
@@ -169,10 +169,11 @@ def quantization(pair: Pair) -> Outcome:
         message = f"The KV cache is kept in {pair.setting.kv_cache_dtype}: below 8 bits a draft loses acceptance."
         return warn(message, 0.4, cache=pair.setting.kv_cache_dtype, **evidence)
     if pair.method == "mtp" and _mtp_in_doubt(pair):
-        stored = target or "format not known"
-        return warn(
-            f"The target is quantised ({stored}): see that its MTP layers were left as they were.", 0.5, **evidence
+        message = (
+            f"The target is quantised ({target or 'format not known'}): see that its MTP layers were left as they were."
         )
+        certain = pair.setting.quantization is not None or sure(pair, "lineage")
+        return warn(message, 0.5, certain=certain, **evidence)
     if pair.draft is not None and target != draft and draft_inherits_quantization(pair):
         given = f"{target or 'none'}, not {draft or 'none'}"
         message = f"{engine_name(pair)} gives the draft its target's quantisation: {given}."

@@ -14,6 +14,13 @@ _BITS = (
     ("fp8", 8.0), ("w8", 8.0), ("float8", 8.0), ("awq", 4.0), ("gptq", 4.0), ("1.58", 2.0), ("f16", 16.0),
 )  # fmt: skip
 
+SIZES = (
+    "params_total", "params_text", "params_active", "vocab_size", "hidden_size", "tie_word_embeddings",
+)  # fmt: skip
+"""Fields by which the parameters read for a token are known."""
+STORED = ("quantization", "dtype")
+"""Fields by which the bits of a weight are known."""
+
 PLAIN_BITS = {"bfloat16": 16.0, "float16": 16.0, "half": 16.0, "float32": 32.0, "float": 32.0}
 """Bits of a weight that is not quantised, by the name of its type."""
 

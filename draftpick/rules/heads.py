@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Pair
-from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
+from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, sure, warn
 from draftpick.rules.lineage import UNSURE, targets_of
 
 TUNED = frozenset(
@@ -19,7 +19,7 @@ TUNED = frozenset(
 """Words in a name that tell a variant or a copy, not another model."""
 
 
-@rule("head-target", "heads", about="head")
+@rule("head-target", "heads", reads=("target", "confidence"), about="head")
 def head_target(pair: Pair) -> Outcome:
     """A head drafts for the checkpoint it was trained for.
 
@@ -40,12 +40,12 @@ def head_target(pair: Pair) -> Outcome:
     evidence: Evidence = {"trained_for": head.target, "confidence": head.confidence}
     named = targets_of(head.target)
     if target.id in named:
-        sure = "" if certain else " (known from its name only)"
-        return ok(f"The head was trained for {target.id}{sure}.", certain=certain, kin="same", **evidence)
+        how = "" if certain else " (known from its name only)"
+        return ok(f"The head was trained for {target.id}{how}.", certain=certain, kin="same", **evidence)
     if head.target == "unknown":
         message = "Which checkpoint the head was trained for is not known, and it drafts for that one only."
         return warn(message, 0.3, certain=False, **evidence)
-    origin = target.lineage
+    origin, certain = target.lineage, certain and sure(pair, "lineage")
     if origin.base_model in named:
         if origin.relation == "quantized":
             return ok(
@@ -129,12 +129,13 @@ def head_hidden_size(pair: Pair) -> Outcome:
         return ok(
             f"The head has a width of its own, {theirs} against {ours}, and was published for this target.",
             0.8,
+            certain=sure(pair, "target"),
             **evidence,
         )
     return reject(f"The head is {theirs} wide, the target's hidden states {ours}.", **evidence)
 
 
-@rule("head-vocabulary", "heads", reads=("vocab_size",), about="head")
+@rule("head-vocabulary", "heads", reads=("vocab_size", "draft_vocab_size"), about="head")
 def head_vocabulary(pair: Pair) -> Outcome:
     """The head speaks its target's token ids.
 
@@ -160,7 +161,8 @@ def head_vocabulary(pair: Pair) -> Outcome:
             f"The head drafts from {head.draft_vocab_size} of {ours} tokens by a map.", 0.9, reduced=True, **evidence
         )
     if ours != theirs:
-        return warn(f"The head has {theirs} rows, its target {ours}.", 0.6, reduced=False, **evidence)
+        message = f"The head has {theirs} rows, its target {ours}."
+        return warn(message, 0.6, certain=sure(pair, "target"), reduced=False, **evidence)
     return ok(f"Both have {ours} rows.", reduced=False, **evidence)
 
 

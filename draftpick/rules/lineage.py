@@ -26,7 +26,7 @@ UNSURE = frozenset({"name-derived", "recalled", "derived"})
 """How it became known what a head was trained for, where nobody read it."""
 
 
-@rule("lineage", "lineage", reads=("family", "generation", "lineage"))
+@rule("lineage", "lineage", reads=("family", "generation", "variant", "made_for", "lineage"))
 def lineage(pair: Pair) -> Outcome:
     """Draft and target were pre-trained on the same data.
 
@@ -222,7 +222,7 @@ def _thinking(model: ModelProfile | None) -> str | None:
     return "base" if "base" in variant else "off"
 
 
-@rule("changed-target", "lineage", reads=("lineage",), about="any")
+@rule("changed-target", "lineage", reads=("lineage", "made_for", "target"), about="any")
 def changed_target(pair: Pair) -> Outcome:
     """The target is what the draft was made to follow, not something trained on from there.
 
@@ -278,7 +278,7 @@ def _owner(model_id: str) -> str:
     return model_id.partition("/")[0] if "/" in model_id else ""
 
 
-@rule("made-for", "lineage")
+@rule("made-for", "lineage", reads=("made_for", "target"))
 def made_for(pair: Pair) -> Outcome:
     """The draft was published for exactly this target.
 

@@ -7,13 +7,9 @@ from math import log
 from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import Pair
-from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, warn
+from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, sure, warn
 from draftpick.rules.engines_say import engine_name, longest_draft
-from draftpick.rules.figures import bytes_ratio, count, kept_share, read_ratio, times
-
-SIZES = (
-    "params_total", "params_text", "params_active", "vocab_size", "hidden_size", "tie_word_embeddings",
-)  # fmt: skip
+from draftpick.rules.figures import SIZES, STORED, bytes_ratio, count, kept_share, read_ratio, times
 
 LOW = LIMITS["size-ratio.low"]
 IDEAL_LOW = LIMITS["size-ratio.ideal-low"]
@@ -58,13 +54,15 @@ def swapped_roles(pair: Pair) -> Outcome:
             return warn(
                 f"The draft keeps {share:.0%} of the target's weights in memory, beside the target's own: {sizes}.",
                 0.1,
+                certain=sure(pair, *STORED),
                 kept_share=round(share, 2),
                 **evidence,
             )
         return ok(f"The draft is the smaller one: {sizes}.", **evidence)
     in_bytes = bytes_ratio(pair)
     if in_bytes is not None and in_bytes * FEWER_BYTES > 1:
-        return ok(f"Of like size, but the draft reads {times(in_bytes)} times fewer bytes.", 0.5, **evidence)
+        message = f"Of like size, but the draft reads {times(in_bytes)} times fewer bytes."
+        return ok(message, 0.5, certain=sure(pair, *STORED), **evidence)
     if pair.target.id == draft.id or (ratio == 1 and _same_model(pair.target, draft)):
         return not_applicable("Target and draft are one model: see self-draft.")
     if (draft.params_total or draft_read) < (pair.target.params_total or target_read):
@@ -95,7 +93,7 @@ def self_draft(pair: Pair) -> Outcome:
         return ok("The draft is another model than the target.")
     ratio = bytes_ratio(pair)
     message = f"The draft is the target in another storage format ({copy}) and {_bytes_beside(ratio)}."
-    certain = "shape" not in copy
+    certain = "shape" not in copy and (copy != BY_CARD or sure(pair, "lineage"))
     return warn(message, 0.1, certain=certain, bytes_ratio=round(ratio, 2) if ratio is not None else None)
 
 
@@ -108,13 +106,16 @@ def _bytes_beside(ratio: float | None) -> str:
     return "reads as many bytes" if ratio == 1 else f"reads {times(1 / ratio)} times as many bytes"
 
 
+BY_CARD = "by its card"
+
+
 def _copy_of(target: ModelProfile, draft: ModelProfile) -> str | None:
     """How draft and target are copies of one model; None where nothing says so."""
     if target.id == draft.id:
         return "the same repository"
     sources = {_source(target), _source(draft)}
     if len(sources) == 1:
-        return "by its card"
+        return BY_CARD
     if target.quantization != draft.quantization and _same_model(target, draft):
         return "by its shape"
     return None
@@ -147,7 +148,7 @@ def _shape(model: ModelProfile) -> tuple[int | None, ...]:
     )
 
 
-@rule("size-ratio", "size", reads=SIZES)
+@rule("size-ratio", "size", reads=(*SIZES, "experts"))
 def size_ratio(pair: Pair) -> Outcome:
     """The target reads 5 to 10 times the parameters of its draft.
 
@@ -273,7 +274,7 @@ def depth(pair: Pair) -> Outcome:
     return ok(f"{message}.", score, **evidence)
 
 
-@rule("moe-verify", "size", reads=("experts",), about="any")
+@rule("moe-verify", "size", reads=("experts", "params_active"), about="any")
 def moe_verify(pair: Pair) -> Outcome:
     """A sparse target verifies few tokens at once.
 

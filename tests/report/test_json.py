@@ -41,6 +41,7 @@ INNER = {
     "plan": {"num_spec_tokens", "mean_acceptance_length", "speedup", "by_k", "schedule"},
     "memory": {
         "fits", "per_device_bytes", "max_num_seqs", "max_num_seqs_without_draft", "min_tensor_parallel_size",
+        "tensor_parallel_size",
     },
 }  # fmt: skip
 

@@ -80,3 +80,45 @@ def test_memory_is_shown_for_as_many_devices_as_the_prediction_holds_for() -> No
     (line,) = (line for line in text.splitlines() if line.startswith("Memory of each of "))
     assert line.startswith("Memory of each of 4 × 910b3, ")
     assert ", free " in line
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        pytest.param((), "on 1 device: does not fit, ", id="none asked for"),
+        pytest.param(("-tp", "4"), "fits, ", id="as many as it takes"),
+    ],
+)
+def test_a_report_says_for_how_many_devices_its_memory_is(devices: tuple[str, ...], said: str) -> None:
+    asked = ("recommend", "Qwen/Qwen2.5-72B-Instruct", "--device", "910b", "--engine", "vllm-ascend", *devices)
+    found = json.loads(run(*asked, "--json").stdout)["candidates"][0]
+    assert found["memory"]["tensor_parallel_size"] == (int(devices[1]) if devices else 1)
+    assert found["cost"]["tensor_parallel_size"] == 4
+    text = run(*asked, "--format", "markdown").stdout
+    (row,) = (line for line in text.splitlines() if line.startswith("| memory "))
+    assert row.split("|")[2].strip().startswith(said)
+    assert row.endswith("; the speed-up is predicted on 4 |") is (not devices)
+    assert ("910b3, estimated; the speed-up is predicted on 4 of them**" in text) is (not devices)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ("--max-model-len", "1073741824", "--max-num-seqs", "1048576"),
+            "No number of h100-80g up to 64 holds 1,048,576 sequences of 1,073,741,824 tokens of Qwen/Qwen3-32B with ",
+        ),
+        (
+            ("--max-model-len", "1073741824"),
+            "No number of h100-80g up to 64 holds one sequence of 1,073,741,824 tokens",
+        ),
+        (("--max-num-seqs", "1048576"), "Put "),
+        (("--max-model-len", "32768", "--max-num-seqs", "4"), "Put "),
+    ],
+)
+def test_a_load_that_nothing_holds_decides_nothing(options: tuple[str, ...], said: str) -> None:
+    answer = run("recommend", "Qwen/Qwen3-32B", "--device", "h100-80gb", "--engine", "vllm", *options, "--json")
+    decision = answer.document["decision"]
+    assert decision["sentence"].startswith(said)
+    assert (decision["action"] == "undecided") is (not said.startswith("Put"))
+    assert (decision["speedup"] is None) is (not said.startswith("Put"))
