@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -647,7 +647,7 @@ def test_what_no_baseline_can_hold_is_told(
 )
 def test_waivers_end_on_their_day(sound: Path, tmp_path: Path, days: int, status: str, code: int) -> None:
     placed(tmp_path, sound)
-    expires = date.today() + timedelta(days)
+    expires = datetime.now(timezone.utc).date() + timedelta(days)  # a gate counts days so
     waiver = f'\n[[pair.waivers]]\ncheck = "acceptance_rate"\nreason = "in training"\nexpires = {expires}'
     answer, checks = gated(policy(tmp_path, "min_acceptance_rate = 0.9", waiver))
     assert (checks["acceptance_rate"]["status"], answer.exit_code) == (status, code)
