@@ -26,7 +26,7 @@ from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord
 from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
-from draftpick.overlay import model_row
+from draftpick.overlay import values_of_row
 from draftpick.record import Record, checked, first_wrong, no_such_kind
 
 MOST_BYTES = 64 << 20
@@ -336,6 +336,9 @@ class KnownModel(ModelRecord):
 
     model_config = ConfigDict(extra="ignore")
 
+    id: str
+    """As it was named: a path may have any length, and letters that no row of the catalogue has."""
+
 
 class TraceRecord(Record):
     """Where the trace lies, seen from the probe file."""
@@ -438,7 +441,7 @@ class ProbeFile(Record):
 
 def record_of(profile: ModelProfile) -> KnownModel:
     """A profile as it stands in a probe file. Its tokenizer is left out: the relation was judged when it was read."""
-    return KnownModel(**model_row(profile._replace(tokenizer=None), "local"))
+    return KnownModel(**values_of_row(profile._replace(tokenizer=None), "local"))
 
 
 def read_probe(path: Path) -> ProbeFile:
