@@ -32,8 +32,11 @@ from draftpick.record import Record, checked, first_wrong, no_such_kind
 MOST_BYTES = 64 << 20
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Milliseconds = Annotated[float, Field(gt=0, lt=1e9)]
-Spent = Annotated[float, Field(ge=0, lt=1e9)]
+Milliseconds = Annotated[float, Field(gt=0, lt=1e10)]
+Spent = Annotated[float, Field(ge=0, lt=1e10)]
+GivenPass = Annotated[float, Field(ge=1e-6, lt=1e9)]
+"""A nanosecond at least, or the ratio of two has no bound; inside those of a record, which rounding may touch."""
+GivenPart = Annotated[float, Field(ge=0, lt=1e9)]
 Heat = Annotated[float, Field(ge=0, le=10)]
 Length = Annotated[int, Field(ge=0, le=256)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
@@ -177,7 +180,7 @@ class CostRecord(Record):
     """Over 1, 2, … positions; the first is a plain token."""
     overhead_ms: Spent
     """What a step adds besides."""
-    c: Annotated[float, Field(ge=0, lt=1e6)]
+    c: Annotated[float, Field(ge=0, lt=1e16)]
     """draft_ms over target_ms; of whole steps, what each drafted token adds to one, its verification included."""
     whole_steps: bool = False
     """Steps were timed whole: verify_ms holds them, drafting included, by tokens drafted, and draft_ms is 0."""
@@ -498,15 +501,15 @@ class GivenCosts(Record):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    target_ms: Milliseconds
+    target_ms: GivenPass
     """A plain token."""
-    draft_ms: Spent
+    draft_ms: GivenPart
     """A drafted token."""
-    draft_first_ms: Spent | None = None
+    draft_first_ms: GivenPart | None = None
     """The first drafted token, where it differs."""
-    verify_ms: Annotated[list[Milliseconds], Field(min_length=2, max_length=257)]
+    verify_ms: Annotated[list[GivenPass], Field(min_length=2, max_length=257)]
     """A pass of the target over 1, 2, … positions; the first is target_ms."""
-    overhead_ms: Spent = 0.0
+    overhead_ms: GivenPart = 0.0
     """What a step adds besides."""
     software: str = "given"
     """Where they were measured."""
