@@ -30,6 +30,8 @@ COMMANDS = (
     "recommend meta-llama/Llama-3.1-405B-Instruct --device h100-80g --engine vllm --max-model-len 1073741824"
     " --max-num-seqs 1048576 --input-len 1073741824 --output-len 1073741824 --temperature 10",
     "plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5",
+    "plan --mean-acceptance-length 64 -k 64 --draft-cost 5e-324 --verify-cost 1e-6",
+    "plan --acceptance-rate 0 -k 1 --draft-cost 1e15 --verify-cost 1e15 --overhead 1e15",
     "plan --mean-acceptance-length 2.4 -k 4 --draft-cost 0.9 --verify-cost 1.3 --overhead 0.1",
 )
 

@@ -93,7 +93,9 @@ def _without_more_parts(profile: ModelProfile) -> ModelProfile:
     layers = profile.num_hidden_layers
     if layers is None:
         return profile
-    more = {name: None for name in ("sliding_layers", "recurrent_layers") if (getattr(profile, name) or 0) > layers}
+    more: dict[str, Any] = {
+        name: None for name in ("sliding_layers", "recurrent_layers") if (getattr(profile, name) or 0) > layers
+    }
     if profile.experts is not None and profile.experts.dense_layers > layers:
         profile = profile._replace(experts=profile.experts._replace(dense_layers=layers))
     note = (f"its lists of layers are longer than its {layers} layers",) if more else ()
