@@ -21,8 +21,9 @@ from draftpick.record import Record, checked, no_such_kind
 MOST_BYTES = 64 << 20
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Milliseconds = Annotated[float, Field(ge=0, lt=1e18)]
-Times = Annotated[float, Field(ge=0, lt=1e18)]
+# More than the largest model that is read takes on the slowest device.
+Milliseconds = Annotated[float, Field(ge=0, lt=1e30)]
+Times = Annotated[float, Field(ge=0, lt=1e30)]
 """A quotient, as a speed-up or a cost ratio."""
 Length = Annotated[int, Field(ge=0, le=256)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from draftpick.launch_values import IN_SCRIPT, PLACEHOLDER, VALUES
-from draftpick.models.profile import Experts, LatentAttention, Lineage, ModelProfile
+from draftpick.models.profile import MOST_PARAMS, Experts, LatentAttention, Lineage, ModelProfile
 from draftpick.pair import CONDITIONS
 
 if TYPE_CHECKING:
@@ -25,12 +25,21 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4_000)]
-Count = Annotated[int, Field(strict=True, ge=1, le=10**16)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_PARAMS)]
 Small = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=10**9)]
+Layers = Annotated[int, Field(strict=True, ge=1, le=10_000)]
+Tokens = Annotated[int, Field(strict=True, ge=1, le=1 << 40)]
+"""Of a text."""
+Drafted = Annotated[int, Field(strict=True, ge=1, le=256)]
+"""Tokens of a step."""
+Rate = Annotated[int, Field(strict=True, ge=10**6, le=10**18)]
+"""Bytes a second, as `--bandwidth` takes them."""
+Operations = Annotated[int, Field(strict=True, ge=10**9, le=10**20)]
+"""A second."""
 Id = Annotated[int, Field(strict=True, ge=0, le=10**8)]
 Flag = Annotated[bool, Field(strict=True)]
-Share = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0.001, le=1)]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 TokenText = Annotated[str, StringConstraints(max_length=300)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -116,7 +125,7 @@ class ModelRecord(_Sourced):
     params_total: Count | None = None
     params_text: Count | None = None
     params_active: Count | None = None
-    num_hidden_layers: Positive | None = None
+    num_hidden_layers: Layers | None = None
     hidden_size: Positive | None = None
     intermediate_size: Positive | None = None
     experts: ExpertsRecord | None = None
@@ -129,11 +138,11 @@ class ModelRecord(_Sourced):
     vocab_size: Positive | None = None
     tokenizer: Name | None = None
     """Key of a tokenizer record."""
-    max_position_embeddings: Positive | None = None
+    max_position_embeddings: Tokens | None = None
     rope: Name | None = None
     attention: Literal["full", "sliding", "hybrid", "recurrent", "unknown"] = "full"
     attention_note: Text | None = None
-    sliding_window: Positive | None = None
+    sliding_window: Tokens | None = None
     sliding_layers: Small | None = None
     recurrent_layers: Small | None = None
     dtype: Literal["bfloat16", "float16", "float32"] | None = None
@@ -162,7 +171,8 @@ class ModelRecord(_Sourced):
     @model_validator(mode="after")
     def _fits(self) -> ModelRecord:
         _known_fields(self.uncertain, _PROFILE_FIELDS)
-        for part in (self.sliding_layers, self.recurrent_layers):
+        dense = self.experts.dense_layers if self.experts is not None else None
+        for part in (self.sliding_layers, self.recurrent_layers, dense):
             if part and self.num_hidden_layers and part > self.num_hidden_layers:
                 raise ValueError(f"{part} layers of one kind are more than num_hidden_layers {self.num_hidden_layers}")
         return self
@@ -188,7 +198,7 @@ class HeadRecord(_Sourced):
     """The target is not in the catalogue."""
     architecture: Name | None = None
     params: Count | None = None
-    num_hidden_layers: Positive | None = None
+    num_hidden_layers: Layers | None = None
     hidden_size: Positive | None = None
     intermediate_size: Positive | None = None
     num_attention_heads: Positive | None = None
@@ -196,11 +206,11 @@ class HeadRecord(_Sourced):
     head_dim: Positive | None = None
     vocab_size: Positive | None = None
     draft_vocab_size: Positive | None = None
-    num_spec_tokens: Positive | None = None
-    block_size: Positive | None = None
+    num_spec_tokens: Drafted | None = None
+    block_size: Drafted | None = None
     aux_layer_ids: list[Small] = []
     """Layers of the target whose hidden states it reads."""
-    max_position_embeddings: Positive | None = None
+    max_position_embeddings: Tokens | None = None
     tokenizer: Name | None = None
     license: Name | None = None
     shares_target_embeddings: Text | None = None
@@ -494,12 +504,12 @@ class DeviceRecord(_Sourced):
     """Nominal."""
     memory_seen_bytes: Count | None = None
     """What the framework reports as total."""
-    bandwidth: Count | None = None
+    bandwidth: Rate | None = None
     """Bytes a second."""
-    peak_fp16: Count | None = None
+    peak_fp16: Operations | None = None
     """Dense operations a second of the matrix units, as the other peaks."""
-    peak_fp8: Count | None = None
-    peak_int8: Count | None = None
+    peak_fp8: Operations | None = None
+    peak_int8: Operations | None = None
     compute_efficiency: Share | None = None
     memory_efficiency: Share | None = None
     devices_per_node: Positive | None = None

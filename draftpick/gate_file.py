@@ -25,6 +25,8 @@ from draftpick.toml_file import MAX_FILE_BYTES, Lines, read_toml
 MOST_BYTES = 16 << 20
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Place = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A path, or the id of a model."""
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
 Gain = Annotated[float, Field(strict=True, ge=0, le=100)]
@@ -110,9 +112,9 @@ class PairRow(_Written):
 
     name: Name
     """By which results, baselines and reports call it."""
-    target: Name
+    target: Place
     """A hub id, a folder, a GGUF file or an alias of the catalogue."""
-    draft: Name
+    draft: Place
     """As the target."""
     revision: Name | None = None
     """Of the target."""
@@ -122,17 +124,17 @@ class PairRow(_Written):
     device: Name | None = None
     """As `draftpick catalog list --kind devices` names them."""
     tensor_parallel_size: Least | None = None
-    max_model_len: Least | None = None
+    max_model_len: Annotated[int, Field(strict=True, ge=1, le=1 << 30)] | None = None
     max_num_seqs: Least | None = None
-    num_spec_tokens: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    num_spec_tokens: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
     """The k that is deployed."""
     temperature: Annotated[float, Field(strict=True, ge=0, le=10)] | None = None
     """Of several that were measured; the first without it."""
-    evidence: Name | None = None
+    evidence: Place | None = None
     """A saved probe file, seen from the policy file."""
     probe: Flag = False
     """Measure now, and write the probe to `evidence`."""
-    prompts: Name | None = None
+    prompts: Place | None = None
     """For `probe`: a file of prompts, seen from the policy file."""
     max_new_tokens: Annotated[int, Field(strict=True, ge=2, le=1 << 20)] | None = None
     """For `probe`."""
@@ -152,7 +154,7 @@ class PolicyFile(_Written):
     """A whole pairs.toml."""
 
     schema_version: Literal["1"] = "1"
-    baseline: Name | None = None
+    baseline: Place | None = None
     """The file of baselines, seen from this one."""
     defaults: Policy = Policy()
     """Of every pair that does not say otherwise."""

@@ -54,11 +54,11 @@ from draftpick.speedup import (
     KRow,
     Plan,
     StepTimes,
-    checked_cost,
     checked_times,
     decide,
     make_plan,
     speedup,
+    typed_times,
 )
 
 if TYPE_CHECKING:
@@ -90,12 +90,9 @@ def costs_from_numbers(draft_cost: float | None, verify_cost: float, overhead: f
         if (verify_cost, overhead) != (1.0, 0.0):
             raise UsageError("no draft cost was given", "say what a drafted token costs: --draft-cost 0.05")
         return None
-    checked_cost(draft_cost, "the draft cost ratio")
-    checked_cost(overhead, "the overhead per step")
-    if checked_cost(verify_cost, "the verify cost") <= 0:
-        raise UsageError(f"the verify cost is {verify_cost!r}", "it is in plain steps of the target: 1 is as one token")
+    times = typed_times(draft_cost, verify_cost, overhead, MOST_TOKENS)
     words = f"as given: draft {draft_cost:g}, verification {verify_cost:g}, overhead {overhead:g} plain steps"
-    return Costs(StepTimes(1.0, draft_cost, draft_cost, (1.0,) + (verify_cost,) * MOST_TOKENS, overhead), words)
+    return Costs(times, words)
 
 
 def costs_from_file(given: GivenCosts, name: str) -> Costs:

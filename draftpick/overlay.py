@@ -121,7 +121,18 @@ def _existing(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
-    """A profile as a row: what is unknown or as usual is left out."""
+    """A profile as a row: what is unknown or as usual is left out. Raises InvalidCatalog for what no row may say."""
+    values = values_of_row(profile, family)
+    seen = Seen({}, overlay=True)
+    if as_record(FamilyFile, profile.id, {"family": family, "model": [values]}, seen) is None:
+        raise InvalidCatalog(
+            f"{profile.id} does not fit the catalogue: {seen.problems[0].message}", seen.problems[0].fix
+        )
+    return values
+
+
+def values_of_row(profile: ModelProfile, family: str) -> dict[str, Any]:
+    """Keys and values of a row, unchecked."""
     values: dict[str, Any] = {}
     for name, value in profile._asdict().items():
         if name not in ModelRecord.model_fields or value is None or (name == "family" and value == family):
@@ -140,11 +151,6 @@ def model_row(profile: ModelProfile, family: str) -> dict[str, Any]:
     where = f": {profile.path}" if profile.path else ""
     values["source"] = f"read from {profile.origin}{where}"
     values["checked"] = date.today()
-    seen = Seen({}, overlay=True)
-    if as_record(FamilyFile, profile.id, {"family": family, "model": [values]}, seen) is None:
-        raise InvalidCatalog(
-            f"{profile.id} does not fit the catalogue: {seen.problems[0].message}", seen.problems[0].fix
-        )
     return values
 
 

@@ -12,13 +12,13 @@ from draftpick.speedup import (
     Plan,
     StepTimes,
     break_even_rate,
-    checked_cost,
     checked_rate,
     decide,
     lengths_from_rate,
     make_plan,
     rate_from_draft_acceptance,
     rate_from_length,
+    typed_times,
 )
 
 
@@ -63,10 +63,7 @@ def plan_numbers(
             "no draft cost was given", "say what a drafted token costs: --draft-cost 0.05, or 0 for n-gram"
         )
     most = max(DEFAULT_MOST_TOKENS, num_spec_tokens or 0)
-    checked_cost(draft_cost, "the draft cost ratio")
-    if checked_cost(verify_cost, "the verify cost") <= 0:
-        raise UsageError(f"the verify cost is {verify_cost!r}", "it is in plain steps of the target: 1 is as one token")
-    times = StepTimes(1.0, draft_cost, draft_cost, (1.0,) + (verify_cost,) * most, overhead)
+    times = typed_times(draft_cost, verify_cost, overhead, most)
     lengths = lengths_from_rate(Interval(rate, rate, rate, 0.8), most)
     plan = make_plan(lengths, times, num_spec_tokens=num_spec_tokens)
     return Numbers(rate, source, times, plan, decide([plan], "rule"), break_even_rate(times, plan.num_spec_tokens or 1))

@@ -26,14 +26,17 @@ from draftpick.errors import InvalidFile, UsageError
 from draftpick.files import ModelRecord
 from draftpick.models.bounded import clean, open_regular, read_json
 from draftpick.models.profile import ModelProfile
-from draftpick.overlay import model_row
+from draftpick.overlay import values_of_row
 from draftpick.record import Record, checked, first_wrong, no_such_kind
 
 MOST_BYTES = 64 << 20
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Milliseconds = Annotated[float, Field(gt=0, lt=1e9)]
-Spent = Annotated[float, Field(ge=0, lt=1e9)]
+Milliseconds = Annotated[float, Field(gt=0, lt=1e10)]
+Spent = Annotated[float, Field(ge=0, lt=1e10)]
+GivenPass = Annotated[float, Field(ge=1e-6, lt=1e9)]
+"""A nanosecond at least, or the ratio of two has no bound; inside those of a record, which rounding may touch."""
+GivenPart = Annotated[float, Field(ge=0, lt=1e9)]
 Heat = Annotated[float, Field(ge=0, le=10)]
 Length = Annotated[int, Field(ge=0, le=256)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
@@ -177,7 +180,7 @@ class CostRecord(Record):
     """Over 1, 2, … positions; the first is a plain token."""
     overhead_ms: Spent
     """What a step adds besides."""
-    c: Annotated[float, Field(ge=0, lt=1e6)]
+    c: Annotated[float, Field(ge=0, lt=1e16)]
     """draft_ms over target_ms; of whole steps, what each drafted token adds to one, its verification included."""
     whole_steps: bool = False
     """Steps were timed whole: verify_ms holds them, drafting included, by tokens drafted, and draft_ms is 0."""
@@ -336,6 +339,9 @@ class KnownModel(ModelRecord):
 
     model_config = ConfigDict(extra="ignore")
 
+    id: str
+    """As it was named: a path may have any length, and letters that no row of the catalogue has."""
+
 
 class TraceRecord(Record):
     """Where the trace lies, seen from the probe file."""
@@ -438,7 +444,7 @@ class ProbeFile(Record):
 
 def record_of(profile: ModelProfile) -> KnownModel:
     """A profile as it stands in a probe file. Its tokenizer is left out: the relation was judged when it was read."""
-    return KnownModel(**model_row(profile._replace(tokenizer=None), "local"))
+    return KnownModel(**values_of_row(profile._replace(tokenizer=None), "local"))
 
 
 def read_probe(path: Path) -> ProbeFile:
@@ -495,15 +501,15 @@ class GivenCosts(Record):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    target_ms: Milliseconds
+    target_ms: GivenPass
     """A plain token."""
-    draft_ms: Spent
+    draft_ms: GivenPart
     """A drafted token."""
-    draft_first_ms: Spent | None = None
+    draft_first_ms: GivenPart | None = None
     """The first drafted token, where it differs."""
-    verify_ms: Annotated[list[Milliseconds], Field(min_length=2, max_length=257)]
+    verify_ms: Annotated[list[GivenPass], Field(min_length=2, max_length=257)]
     """A pass of the target over 1, 2, … positions; the first is target_ms."""
-    overhead_ms: Spent = 0.0
+    overhead_ms: GivenPart = 0.0
     """What a step adds besides."""
     software: str = "given"
     """Where they were measured."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from draftpick.choices import GGUF_BITS, MEMORY, STORED_BITS, memory_choice
 from draftpick.errors import UsageError
-from draftpick.models.profile import Experts, LatentAttention, ModelProfile
+from draftpick.models.profile import MOST_PARAMS, Experts, LatentAttention, ModelProfile
 from draftpick.pair import DRAFT_FREE, Head
 from draftpick.rules.figures import PLAIN_BITS
 
@@ -241,6 +241,12 @@ def head_params(head: Head, target: ModelProfile) -> int | None:
     """
     if head.params is not None:
         return head.params
+    computed = _computed_head_params(head, target)
+    # Dimensions that come to more are wrong, and say nothing.
+    return computed if computed is None or computed <= MOST_PARAMS else None
+
+
+def _computed_head_params(head: Head, target: ModelProfile) -> int | None:
     hidden = head.hidden_size or target.hidden_size
     if head.method == "medusa":
         rows = head.vocab_size or target.vocab_size

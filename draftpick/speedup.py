@@ -161,6 +161,20 @@ def checked_cost(value: float, name: str) -> float:
     return _number(value, name, 0.0, 1e300, "a finite number, 0 or more")
 
 
+def typed_times(draft_cost: float, verify_cost: float, overhead: float, most: int) -> StepTimes:
+    """A step of up to `most` drafted tokens whose costs somebody typed, in plain steps of the target.
+
+    `verify_cost` is that of the pass over the drafted tokens, taken as the same for every number of them. Raises
+    UsageError naming the range: beyond it no quotient of two costs could be kept.
+    """
+    for value, name in ((draft_cost, "the draft cost ratio"), (overhead, "the overhead per step")):
+        _number(value, name, 0.0, 1e15, "a number of plain steps, 0 or more, up to 1e15")
+    _number(
+        verify_cost, "the verify cost", 1e-6, 1e15, "it in plain steps of the target, 1e-6 to 1e15: 1 is as one token"
+    )
+    return StepTimes(1.0, draft_cost, draft_cost, (1.0,) + (verify_cost,) * most, overhead)
+
+
 def _positive(value: float, name: str) -> float:
     return _number(value, name, 1e-300, 1e300, "a finite number above 0")
 

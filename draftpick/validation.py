@@ -28,7 +28,7 @@ from draftpick.files import (
     TokenizerRecord,
     did_you_mean,
 )
-from draftpick.models.parameters import count
+from draftpick.models.parameters import count, too_large
 from draftpick.toml_file import ADVICE, MAX_FILE_BYTES, parse_toml, read_toml
 
 MAX_TOTAL_BYTES = 8_000_000
@@ -275,7 +275,9 @@ def _explain(kind: _Model, content: Any, entry: Mapping[str, Any]) -> tuple[str,
     if entry["type"] == "missing":
         return where, f"key {key!r} is missing", f"add {key} = …"
     message = str(entry["msg"]).removeprefix("Value error, ")
-    return where, f"{key}: {message[:1].lower()}{message[1:]}" if key else message, f"correct {key or 'the row'}"
+    if not key or (where and len(location) == 2):  # wrong with a row as a whole
+        return where, message, "correct the row"
+    return where, f"{key}: {message[:1].lower()}{message[1:]}", f"correct {key}"
 
 
 def _is_branch(part: int | str) -> bool:
@@ -342,8 +344,12 @@ def _once(found: dict[str, Any], key: str, file: str, row: Any, kind: str, seen:
 
 
 def _check_count(file: str, row: ModelRecord, seen: Seen) -> None:
-    """Stated counts against those recomputed from the dimensions."""
-    counts = count(row.profile())
+    """Stated counts against those recomputed from the dimensions, and all of them against what any model has."""
+    profile = row.profile()
+    if (said := too_large(profile)) is not None:
+        seen.add(file, f"model {row.id}", said, "correct the dimensions")
+        return
+    counts = count(profile)
     if counts is None:
         return
     stated: list[tuple[str, int | None, int]] = [

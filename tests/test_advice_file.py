@@ -30,6 +30,8 @@ COMMANDS = (
     "recommend meta-llama/Llama-3.1-405B-Instruct --device h100-80g --engine vllm --max-model-len 1073741824"
     " --max-num-seqs 1048576 --input-len 1073741824 --output-len 1073741824 --temperature 10",
     "plan --acceptance-rate 0.65 --draft-cost 0.05 -k 5",
+    "plan --mean-acceptance-length 64 -k 64 --draft-cost 5e-324 --verify-cost 1e-6",
+    "plan --acceptance-rate 0 -k 1 --draft-cost 1e15 --verify-cost 1e15 --overhead 1e15",
     "plan --mean-acceptance-length 2.4 -k 4 --draft-cost 0.9 --verify-cost 1.3 --overhead 0.1",
 )
 
@@ -68,6 +70,78 @@ def test_dumped_loaded_and_dumped_it_is_the_same(written: str, tmp_path: Path) -
     once = json_text(read_advice(path).plain())
     path.write_text(once, encoding="utf-8")
     assert json_text(read_advice(path).plain()) == once
+
+
+SOURCED = 'source = "s"\nchecked = 2026-10-31\n'
+FAMILY_OF_EXTREMES = f"""family = "Mine"
+[[model]]
+id = "me/large"
+params_total = 10_000_000_000_000_000
+num_hidden_layers = 9_000
+hidden_size = 1_000_000
+num_attention_heads = 8
+num_key_value_heads = 8
+head_dim = 1024
+vocab_size = 1_000_000_000
+max_position_embeddings = 1_099_511_627_776
+num_nextn_predict_layers = 256
+dtype = "float32"
+{SOURCED}
+[[model]]
+id = "me/small"
+params_total = 1
+num_hidden_layers = 1
+hidden_size = 1
+vocab_size = 1
+dtype = "bfloat16"
+{SOURCED}
+[[head]]
+id = "me/head"
+method = "eagle3"
+target = "me/small"
+params = 10_000_000_000_000_000
+num_spec_tokens = 256
+{SOURCED}
+"""
+SLOW, FAST = "slow", "fast"
+DEVICES_OF_EXTREMES = f"""[[device]]
+key = "{FAST}"
+name = "Fast"
+vendor = "nvidia"
+memory_bytes = 10_000_000_000_000_000
+bandwidth = 1_000_000_000_000_000_000
+peak_fp16 = 100_000_000_000_000_000_000
+{SOURCED}
+[[device]]
+key = "{SLOW}"
+name = "Slow"
+vendor = "x"
+memory_bytes = 1
+bandwidth = 1_000_000
+peak_fp16 = 1_000_000_000
+memory_efficiency = 0.001
+compute_efficiency = 0.001
+{SOURCED}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"recommend me/large -d me/small --device {SLOW} --input-len 1073741824 --output-len 1 --max-num-seqs 1048576",
+        f"recommend me/small -d me/large --device {SLOW} --max-model-len 1073741824 -tp 1024 --engine transformers",
+        f"check me/small me/large --device {FAST} --engine vllm-ascend -k 64 --kv-cache-dtype q4_0",
+        f"check me/small me/head --device {FAST} --memory 0.000001MB --gpu-memory-utilization 0.05",
+    ],
+)
+def test_the_outermost_rows_of_an_overlay_give_an_answer_that_reads_back(command: str, tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    (tmp_path / "families" / "extremes.toml").write_text(FAMILY_OF_EXTREMES, encoding="utf-8")
+    (tmp_path / "devices.toml").write_text(DEVICES_OF_EXTREMES, encoding="utf-8")
+    path = tmp_path / "advice.json"
+    answer = run(*command.split(), "--catalog", str(tmp_path), "-o", str(path), "--json")
+    assert answer.exit_code in (0, 1), answer.stderr
+    assert kept(json.loads(path.read_text(encoding="utf-8")), read_advice(path).plain()) == []
 
 
 def test_it_says_what_was_asked() -> None:

@@ -15,8 +15,11 @@ from commands import Answer, run, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftpick.gate_file import BaselineRow, PromptSums, read_baseline
+from draftpick.advice_file import AdviceFile
+from draftpick.errors import UsageError
+from draftpick.gate_file import BaselineRow, PromptSums, read_baseline, read_policy
 from draftpick.gating.baseline import difference_of
+from draftpick.gating.start import first_policy
 from draftpick.probe_file import IntervalRecord, read_probe
 from draftpick.toml_file import Lines, tomllib
 
@@ -820,6 +823,38 @@ def test_the_first_policy_of_a_head_asks_for_no_probe(tmp_path: Path) -> None:
     answer, checks = gated(path)
     assert answer.exit_code == 0, answer.stdout
     assert checks.keys() == {"findings", "score", "memory", "engine"}
+
+
+def named(answer: dict[str, Any], target: str, draft: str) -> dict[str, Any]:
+    """The answer for models of other names."""
+    first = {**answer["candidates"][0], "draft": draft, "model": {**answer["candidates"][0]["model"], "id": draft}}
+    return {**answer, "target": {**answer["target"], "id": target}, "candidates": [first]}
+
+
+@pytest.fixture(scope="module")
+def long_texts() -> dict[str, Any]:
+    long = ("--max-model-len", "1073741824", "-k", "64", "--engine", "vllm")
+    return run("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", *long, "--json").document
+
+
+@pytest.mark.parametrize(
+    "name", ["/" + "a/" * 2000 + "b", "x" * 255, "q'uo\"te $(touch x)", "\u202e", "\u2028", "{x}\\"], ids=ascii
+)
+def test_a_first_policy_can_be_read_whatever_the_models_are_called(
+    name: str, long_texts: dict[str, Any], tmp_path: Path
+) -> None:
+    text = first_policy(AdviceFile.model_validate(named(long_texts, name, f"{name}-draft")))
+    path = tmp_path / "pairs.toml"
+    path.write_text(text, encoding="utf-8")
+    (pair,) = read_policy(path)[0].pair
+    assert (pair.target, pair.draft, pair.max_model_len) == (name, f"{name}-draft", 1 << 30)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "no-utf-8-\udcff", "\x7f"], ids=ascii)
+def test_no_first_policy_is_written_that_the_gate_would_refuse(name: str, long_texts: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        first_policy(AdviceFile.model_validate(named(long_texts, name, "b/c")))
+    assert "rename" in caught.value.hint
 
 
 def test_the_first_policy_of_an_answer_not_to_speculate_says_so(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_thresholds(field: str, good: list[Any], bad: list[Any]) -> None:
         ("tensor_parallel_size", [1], [0]),
         ("max_model_len", [1], [0]),
         ("max_num_seqs", [1], [0]),
-        ("num_spec_tokens", [1, 64], [0, 65]),
+        ("num_spec_tokens", [1, 256], [0, 257]),
         ("temperature", [0, 10], [-0.1, 10.1]),
         ("probe", [True, False], [1]),
     ],
@@ -554,9 +554,9 @@ def test_what_a_first_policy_holds(
 def test_a_name_is_written_as_toml_reads_it(advice: dict[str, Any]) -> None:
     from draftpick.toml_file import tomllib
 
-    name = 'maker/"a\\b\x7f\n\ud800ä'
+    name = 'maker/"a\\b\u2028ä'
     text = first_policy(changed(advice, lambda document, one: document["target"].update(id=name)))
-    assert tomllib.loads(text)["pair"][0]["target"] == name.replace("\ud800", "?")
+    assert tomllib.loads(text)["pair"][0]["target"] == name
 
 
 @pytest.mark.parametrize(

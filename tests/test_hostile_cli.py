@@ -213,6 +213,26 @@ OVERLAYS: dict[str, tuple[str, str | bytes]] = {
     "large": ("families/x.toml", "#" * 21_000_000),
     "utf-16": ("families/x.toml", FAMILY.encode("utf-16")),
     "no list": ("families/x.toml", FAMILY + "model = 5"),
+    "sizes that multiply": (
+        "families/x.toml",
+        FAMILY + row("me/x", num_hidden_layers="10000", hidden_size="10_000_000", intermediate_size="10_000_000"),
+    ),
+    "more dense layers than layers": (
+        "families/x.toml",
+        FAMILY
+        + row("me/x", num_hidden_layers="2", experts="{ num_experts = 4, experts_per_token = 2, dense_layers = 3 }"),
+    ),
+    "a head of very many tokens": (
+        "families/x.toml",
+        FAMILY
+        + row("me/x", num_spec_tokens="1_000_000_000", method='"eagle3"', target=f'"{TARGET}"').replace(
+            "model", "head"
+        ),
+    ),
+    "a device that stands still": (
+        "devices.toml",
+        row("x", name='"X"', vendor='"x"', bandwidth="1").replace("model", "device").replace("id =", "key ="),
+    ),
     "sketch that is no base64": ("tokenizers/x.toml", TOKENIZER + 'sketch = "AAAAA"'),
     "blocks that are no hex": ("tokenizers/x.toml", TOKENIZER + 'blocks = "zz"'),
 }

@@ -52,6 +52,9 @@ def test_other_figures_give_the_same_rate(figure: dict[str, float], rate: float)
         pytest.param({"acceptance_rate": None, "draft_acceptance_rate": 0.4}, "-k 5", id="a figure without its k"),
         pytest.param({"draft_cost": None}, "--draft-cost", id="no cost"),
         pytest.param({"draft_cost": float("nan")}, "0 or more", id="not a number"),
+        pytest.param({"draft_cost": 1e16}, "up to 1e15", id="cost without bound"),
+        pytest.param({"overhead": 1e16}, "up to 1e15", id="overhead without bound"),
+        pytest.param({"verify_cost": 1e-7}, "1 is as one token", id="all but free verification"),
     ],
 )
 def test_impossible_numbers_name_the_range(given: dict[str, float], said: str) -> None:

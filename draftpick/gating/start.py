@@ -7,8 +7,13 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from draftpick.advice_file import AdviceFile, CandidateRecord
 from draftpick.errors import UsageError
+from draftpick.gate_file import PolicyFile
+from draftpick.record import first_wrong
+from draftpick.toml_file import parse_toml
 
 _TOP = """\
 # What `draftpick gate` holds these pairs to. Paths are seen from this file.
@@ -39,11 +44,19 @@ tolerance = 0.01
 def first_policy(advice: AdviceFile) -> str:
     """The text of a pairs.toml for the draft of an answer, or for all that are viable where it names none.
 
-    Raises UsageError for an answer without a target or without a viable draft model.
+    Raises UsageError for an answer without a target or without a viable draft model, and for one that names what no
+    policy can.
     """
     chosen = _chosen(advice)
     parts = [_TOP, _DEFAULTS] if chosen.head is not None else [_TOP, _BASELINE, _DEFAULTS + _OF_EVIDENCE]
-    return "\n".join([*parts, *_pair(advice, chosen)]) + "\n"
+    text = "\n".join([*parts, *_pair(advice, chosen)]) + "\n"
+    try:
+        PolicyFile.model_validate(parse_toml(text, Path("pairs.toml")))
+    except ValidationError as error:
+        raise UsageError(
+            f"no policy can hold this pair: {first_wrong(error)}", "rename its folder, or write the policy yourself"
+        ) from None
+    return text
 
 
 def what_next(advice: AdviceFile, policy: Path) -> list[str]:
@@ -76,7 +89,7 @@ def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
     assert advice.target is not None
     assert chosen.draft is not None
     yield "[[pair]]"
-    yield f"name = {_text(chosen.draft.rpartition('/')[2] + ' for ' + advice.target.id.rpartition('/')[2])}"
+    yield f"name = {_text(_name(chosen.draft, advice.target.id))}"
     yield f"target = {_text(advice.target.id)}"
     yield f"draft = {_text(chosen.draft)}"
     if advice.target.revision is not None:
@@ -124,6 +137,12 @@ def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
     yield "# expires = 2027-01-31"
 
 
+def _name(draft: str, target: str) -> str:
+    ends = [name.rpartition("/")[2] for name in (draft, target)]
+    # Folders may have longer names than a pair.
+    return " for ".join(end if len(end) <= 140 else f"{end[:139]}…" for end in ends)
+
+
 def _place(advice: AdviceFile) -> Iterator[str]:
     setting, workload = advice.setting, advice.workload
     if advice.device is not None and not advice.device.assumed:
@@ -137,6 +156,10 @@ def _place(advice: AdviceFile) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    """A TOML string: JSON's escapes are TOML's, but for the delete character and lone surrogates."""
-    plain = value.encode("utf-8", "replace").decode("utf-8")
-    return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A TOML string: JSON's escapes are TOML's, but for the delete character.
+
+    Raises UsageError for letters that are no UTF-8: without them it would name another file.
+    """
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise UsageError(f"the name {value!a:.80} is no UTF-8, as a TOML file must be", "rename the folder")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

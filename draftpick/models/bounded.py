@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ _MAX_STRINGS = 1_600_000
 MAX_DEPTH = 100
 """Lists and objects inside each other: real files have some ten. What the parser bears differs between Pythons."""
 _MAX_DIGITS = 300
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _LFS_MARK = b"version https://git-lfs"
 
 
@@ -117,7 +119,11 @@ def _finite(number: str) -> float:
 
 
 def clean(value: object, limit: int = 300) -> str | None:
-    """A text of a file as it may travel to the output: printable as UTF-8, of bounded length; None if it is no text."""
+    """A text of a file as it may travel to the output, the catalogue and a probe; None if it is no text.
+
+    It is printable as UTF-8, one line of bounded length without control characters.
+    """
     if not isinstance(value, str):
         return None
-    return value[:limit].encode("utf-8", "replace").decode("utf-8").strip() or None
+    plain = _CONTROL.sub(" ", value[:limit]).encode("utf-8", "replace").decode("utf-8")
+    return plain.strip() or None

@@ -470,7 +470,7 @@ class _Reader:
         if not is_number(factor) or not math.isfinite(factor):
             factor = context / length if kind in ("longrope", "su") and context and length else None
         parts = [kind, f"{factor:g}" if factor is not None else None, str(length) if length else None]
-        return " ".join(part for part in parts if part)
+        return clean(" ".join(part for part in parts if part))
 
     def mrope(self) -> bool:
         found = self._rope_parameters()

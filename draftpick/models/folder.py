@@ -25,9 +25,6 @@ Base = Callable[[str], ModelProfile]
 
 MAX_DESCRIPTIONS = 4
 """Files of msmodelslim that say how a model was quantised; a folder has one."""
-MOST_PARAMS = 10**16
-MOST_KEPT = 1 << 28
-"""Numbers that all layers keep of one token; the largest models keep a few millions."""
 _TENSOR_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
@@ -82,25 +79,27 @@ def profile_from_gguf_file(path: Path, catalog: Catalog, *, id: str) -> ModelPro
 
 def _named(profile: ModelProfile, own_ids: list[str], titles: list[str], catalog: Catalog) -> ModelProfile:
     """The profile with its counts and kin. Raises InvalidFile for sizes that multiply to what no model has."""
-    named = with_counts(with_kin(with_counts(profile), own_ids, titles, catalog))
-    params = max(named.params_total or 0, named.params_text or 0, named.params_active or 0, named.embedding_params or 0)
-    kept = (named.num_hidden_layers or 0) * _layer_kept(named)
-    for value, most, what in ((params, MOST_PARAMS, "parameters"), (kept, MOST_KEPT, "cached numbers a token")):
-        if value > most:
-            raise InvalidFile(
-                f"{profile.path}: its sizes come to {value:.0e} {what}, which no model has",
-                "the file is corrupt; download it again",
-            )
+    known = _without_more_parts(profile)
+    named = with_counts(with_kin(with_counts(known), own_ids, titles, catalog))
+    from draftpick.models.parameters import too_large
+
+    if (said := too_large(named)) is not None:
+        raise InvalidFile(f"{profile.path}: {said}", "the file is corrupt; download it again")
     return named
 
 
-def _layer_kept(profile: ModelProfile) -> int:
-    """Numbers that one layer keeps of a token, at most: keys and values for each head, latent ones expanded."""
-    heads = max(profile.num_attention_heads or 0, profile.num_key_value_heads or 0)
-    if (latent := profile.latent) is None:
-        return 2 * heads * (profile.head_dim or 0)
-    expanded = (latent.qk_nope_head_dim or 0) + latent.qk_rope_head_dim + (latent.v_head_dim or 0)
-    return max(heads * expanded, latent.kv_lora_rank + latent.qk_rope_head_dim)
+def _without_more_parts(profile: ModelProfile) -> ModelProfile:
+    """The profile without numbers of layers of one kind that are more than all of its layers."""
+    layers = profile.num_hidden_layers
+    if layers is None:
+        return profile
+    more: dict[str, Any] = {
+        name: None for name in ("sliding_layers", "recurrent_layers") if (getattr(profile, name) or 0) > layers
+    }
+    if profile.experts is not None and profile.experts.dense_layers > layers:
+        profile = profile._replace(experts=profile.experts._replace(dense_layers=layers))
+    note = (f"its lists of layers are longer than its {layers} layers",) if more else ()
+    return profile._replace(**more, notes=(*profile.notes, *note))
 
 
 def with_counts(profile: ModelProfile) -> ModelProfile:

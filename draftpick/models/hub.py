@@ -209,7 +209,7 @@ def _not_resolvable(model_id: str, revision: str | None, error: Exception) -> No
             f"the hub's answer for {model_id} is no description of a model ({type(error).__name__})",
             "check HF_ENDPOINT and proxies, or name a local folder",
         )
-    said = (clean(str(error), 120) or "").partition("\n")[0]
+    said = clean(str(error).partition("\n")[0], 120)
     kind = type(error).__name__ + (f": {said}" if said else "")
     return NotResolvable(
         f"{model_id} is in no catalogue or cache, and the hub cannot be reached ({kind})",

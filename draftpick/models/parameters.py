@@ -10,7 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from draftpick.models.profile import Experts, LatentAttention, ModelProfile
+from draftpick.models.profile import MOST_PARAMS, Experts, LatentAttention, ModelProfile
+
+MOST_MTP_LAYERS = 256
+"""Each drafts a token, and no answer tells of more in a step."""
+MOST_KEPT = 1 << 28
+"""Numbers that all layers keep of one token; the largest models keep a few millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,3 +336,49 @@ def _shared(recipe: _Recipe, experts: Experts, hidden: int) -> int:
     if not width:
         return 0
     return _matrices(recipe) * hidden * width + hidden * recipe.shared_gate
+
+
+# ---------------------------------------------------------------------- what no model has
+
+
+def too_large(profile: ModelProfile) -> str | None:
+    """What the sizes of a profile come to, where no model has as much; each may be possible for itself."""
+    stated = (profile.params_total, profile.params_text, profile.params_active, profile.embedding_params)
+    params = max(*(value or 0 for value in stated), _matrices_at_most(profile))
+    kept = (profile.num_hidden_layers or 0) * _layer_kept(profile)
+    mtp = profile.num_nextn_predict_layers or 0
+    for value, most, what in (
+        (params, MOST_PARAMS, "parameters"),
+        (kept, MOST_KEPT, "cached numbers a token"),
+        (mtp, MOST_MTP_LAYERS, "MTP layers"),
+    ):
+        if value > most:
+            return f"its sizes come to {float(value):.0e} {what}, which no model has"
+    return None
+
+
+def _matrices_at_most(profile: ModelProfile) -> int:
+    """Parameters of the larger matrices of all layers, whatever the architecture and the rest of its dimensions."""
+    hidden, experts, latent = profile.hidden_size or 1, profile.experts, profile.latent
+    width = profile.intermediate_size or 0
+    if experts is not None:
+        each = experts.width or 0
+        width += experts.num_experts * each + (experts.shared_width or experts.shared * each) + experts.num_experts
+    heads = max(profile.num_attention_heads or 0, profile.num_key_value_heads or 0)
+    attention = hidden * heads * (profile.head_dim or 0)
+    if latent is not None:
+        expanded = (latent.qk_nope_head_dim or 0) + latent.qk_rope_head_dim + (latent.v_head_dim or 0)
+        inner = max(hidden, latent.q_lora_rank or 0, latent.kv_lora_rank)
+        attention += inner * (heads * expanded + (latent.q_lora_rank or 0) + latent.kv_lora_rank)
+    # An MTP module is a layer more.
+    layers = (profile.num_hidden_layers or 1) + (profile.num_nextn_predict_layers or 0)
+    return layers * (hidden * (width + hidden) + attention)
+
+
+def _layer_kept(profile: ModelProfile) -> int:
+    """Numbers that one layer keeps of a token, at most: keys and values for each head, latent ones expanded."""
+    heads = max(profile.num_attention_heads or 0, profile.num_key_value_heads or 0)
+    if (latent := profile.latent) is None:
+        return 2 * heads * (profile.head_dim or 0)
+    expanded = (latent.qk_nope_head_dim or 0) + latent.qk_rope_head_dim + (latent.v_head_dim or 0)
+    return max(heads * expanded, latent.kv_lora_rank + latent.qk_rope_head_dim)

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from draftpick.models.tokenizer import Fingerprint
 
+MOST_PARAMS = 10**16
+"""No model has a thousandth of it."""
+
 
 class Experts(NamedTuple):
     """Mixture-of-experts layout of the feed-forward layers."""

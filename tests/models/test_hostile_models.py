@@ -21,8 +21,11 @@ from test_resolve import LLAMA_TENSORS, SMALL, folder, safetensors
 from draftpick.catalog import Catalog, load
 from draftpick.errors import DraftpickError, InvalidFile, NotResolvable
 from draftpick.models import resolve
+from draftpick.models.folder import profile_from_folder
 from draftpick.models.profile import ModelProfile
 from draftpick.models.safetensors import read_folder, read_header
+from draftpick.overlay import model_row
+from draftpick.probe_file import record_of
 
 SECONDS = 2.0
 BYTES = 500 * 2**20
@@ -106,16 +109,57 @@ def test_a_bad_config_is_told(content: bytes, tmp_path: Path, catalog: Catalog) 
     [
         {"hidden_size": 10**7, "intermediate_size": 10**8, "num_hidden_layers": 10_000, "num_attention_heads": 1},
         {"vocab_size": 10**9, "hidden_size": 10**8},
+        {"model_type": "of_nobody", "hidden_size": 10**6, "intermediate_size": 10**8, "num_hidden_layers": 10_000},
         {"num_key_value_heads": 256_000, "head_dim": 256_000},
         {"num_attention_heads": 10**6, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 10**6},
+        {"num_nextn_predict_layers": 257},
     ],
-    ids=["parameters", "embedding", "cache", "latent cache"],
+    ids=["parameters", "embedding", "unknown architecture", "cache", "latent cache", "mtp layers"],
 )
 def test_sizes_that_multiply_to_what_no_model_has_are_told(
     sizes: dict[str, int], tmp_path: Path, catalog: Catalog
 ) -> None:
     error = refused(folder(tmp_path / "m", {**SMALL, **sizes}), catalog)
     assert re.search("come to .* which no model has", error.message)
+
+
+ODD_TEXTS = st.sampled_from(
+    ["x" * 400, "a\nb", "\x1b[31m", "\x7f", "\ud800", "' ; rm -rf /", "\u2028", "a" * 299 + "\U0001f600b"]
+)
+ODD_NUMBERS = st.sampled_from([0, 1, -1, 10_000, 10**9, 1 << 40, 1e300, 1.5, True, None, "12"])
+ODD_CONFIGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "architectures": st.tuples(ODD_TEXTS),
+        "model_type": ODD_TEXTS,
+        "layer_types": st.lists(
+            st.sampled_from(["full_attention", "sliding_attention", "linear_attention"]), max_size=9
+        ),
+        "sliding_window": ODD_NUMBERS,
+        "max_position_embeddings": ODD_NUMBERS,
+        "num_experts": st.just(8),
+        "num_experts_per_tok": st.just(2),
+        "moe_intermediate_size": ODD_NUMBERS,
+        "first_k_dense_replace": ODD_NUMBERS,
+        "num_nextn_predict_layers": ODD_NUMBERS,
+        "quantization_config": st.fixed_dictionaries({"quant_method": ODD_TEXTS, "bits": ODD_NUMBERS}),
+        "rope_scaling": st.fixed_dictionaries(
+            {"rope_type": ODD_TEXTS, "original_max_position_embeddings": ODD_NUMBERS}
+        ),
+    },
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(config=ODD_CONFIGS, id=st.sampled_from(["a/b", "/" + "deep/" * 200, "two\nlines", "no-utf-8-\udcff"]))
+def test_whatever_is_read_of_a_model_fits_a_probe_and_the_catalogue(
+    config: dict[str, Any], id: str, tmp_path: Path, catalog: Catalog
+) -> None:
+    here = folder(tmp_path / "m", {**SMALL, **config})
+    profile = outcome(profile_from_folder, here, catalog, id=id)
+    if isinstance(profile, ModelProfile):
+        assert record_of(profile._replace(path=None)).profile().num_hidden_layers == profile.num_hidden_layers
+        model_row(profile._replace(id="me/x", tokenizer=None), "mine")
 
 
 def test_an_lfs_pointer_says_what_to_run(tmp_path: Path, catalog: Catalog) -> None:

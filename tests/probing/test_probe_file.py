@@ -17,6 +17,8 @@ from draftpick import probe_file
 from draftpick.errors import DraftpickError, InvalidFile, UsageError
 from draftpick.models.profile import Experts, Lineage, ModelProfile
 from draftpick.probe_file import ProbeFile, read_costs, read_probe, record_of, sha256, to_text, trace_of
+from draftpick.probing.command import times_in
+from draftpick.probing.document import given_costs
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 LAW = settings(deadline=None, derandomize=True, max_examples=60)
@@ -331,6 +333,7 @@ def test_given_costs_are_read(more: dict[str, Any], tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"target_ms": 0}, "target_ms"),
+        ({"target_ms": 1e-300, "verify_ms": [1e-300, 1]}, "target_ms"),
         ({"target_ms": float("nan")}, "target_ms"),
         ({"target_ms": "fast"}, "target_ms"),
         ({"draft_ms": -1}, "draft_ms"),
@@ -348,6 +351,16 @@ def test_costs_that_cannot_be_are_told(changes: dict[str, Any], said: str, tmp_p
     with pytest.raises(InvalidFile, match=said) as caught:
         read_costs(placed(tmp_path, json.dumps({**GIVEN, **changes}).encode()))
     assert "verify_ms" in caught.value.hint
+
+
+@pytest.mark.parametrize("target", [1e-6, 999_999_999.9999999])
+@pytest.mark.parametrize("draft", [0, 1e-300, 9e8])
+@pytest.mark.parametrize("verify", [1e-6, 9e8])
+def test_costs_at_their_bounds_fit_the_probe_that_is_made_with_them(
+    target: float, draft: float, verify: float, tmp_path: Path
+) -> None:
+    text = json.dumps({"target_ms": target, "draft_ms": draft, "verify_ms": [target, verify]})
+    assert given_costs(times_in(placed(tmp_path, text.encode()))).c == pytest.approx(draft / target)
 
 
 def test_costs_that_contradict_themselves_are_told(tmp_path: Path) -> None:
