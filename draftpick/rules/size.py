@@ -274,7 +274,7 @@ def depth(pair: Pair) -> Outcome:
     return ok(f"{message}.", score, **evidence)
 
 
-@rule("moe-verify", "size", reads=("experts", "params_active"), about="any")
+@rule("moe-verify", "size", reads=("experts",), about="any")
 def moe_verify(pair: Pair) -> Outcome:
     """A sparse target verifies few tokens at once.
 

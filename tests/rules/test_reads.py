@@ -36,6 +36,8 @@ ASKED_WITH_SURE = {
 ONLY_SAID = {
     # The rule of thumb goes by parameters; the ratio in bytes stands beside as evidence.
     "size-ratio": {*STORED},
+    # Whether a target without a known layout of experts is sparse: either way it is not judged.
+    "moe-verify": {"params_active"},
     # Likeness of shape is never taken for certain.
     "self-draft": {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"},
     # How the ids relate, and how surely, is the relation's matter; these numbers are named in the sentence.
