@@ -22,6 +22,8 @@ from draftpick.models.vocabulary import (
     with_config,
 )
 
+MAX_UNNAMED = 20_000
+"""Control tokens that a tekken file only counts; the known ones count a thousand. Each is spelled out."""
 MAX_LITERALS = 70_000
 """Lines of an RWKV vocabulary; the only one there is has 65,529, in 1.2 MB."""
 MAX_LITERAL_BYTES = 8_000_000
@@ -118,6 +120,8 @@ def read_tekken(path: Path, *, pipeline: bool = False) -> Vocabulary:
     except (TypeError, KeyError):
         raise damaged(f"{path}: no tekken.json, it has no `config` and `vocab`") from None
     check_ids([reserved], str(path))
+    if reserved > MAX_UNNAMED:
+        raise damaged(f"{path}: {reserved} control tokens are more than any tokenizer has")
     check_ids(range(reserved + len(used)), str(path))
     tokens = Tokens(str(path))
     try:

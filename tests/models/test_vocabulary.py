@@ -356,6 +356,11 @@ HOSTILE: dict[str, tuple[str, bytes | Any, str]] = {
         {"config": {"default_num_special_tokens": 2**40, "default_vocab_size": 9, "pattern": ""}, "vocab": []},
         "out of range",
     ),
+    "tekken unnamed": (
+        "tekken.json",
+        {"config": {"default_num_special_tokens": 213_222, "default_vocab_size": 1, "pattern": ""}, "vocab": []},
+        "more than any tokenizer",
+    ),
     "tekken rank missing": (
         "tekken.json",
         {"config": {"default_num_special_tokens": 1, "default_vocab_size": 3, "pattern": ""}, "vocab": [{"rank": 1}]},
