@@ -1481,7 +1481,7 @@ IN_DOUBT: dict[str, tuple[str, str]] = {
     "family": ("lineage", ""),
     "generation": ("lineage", ""),
     "lineage": ("lineage thinking-mode changed-target", "changed-target"),
-    "variant": ("tuning subject thinking-mode", ""),
+    "variant": ("lineage tuning subject thinking-mode", ""),
     "license": ("licence", "licence"),
     "gated": ("licence", "licence"),
     "hidden_size": ("swapped-roles size-ratio target-size", "head-hidden-size"),
@@ -1493,7 +1493,12 @@ IN_DOUBT: dict[str, tuple[str, str]] = {
     "params_active": ("swapped-roles size-ratio target-size", ""),
     "tie_word_embeddings": ("swapped-roles size-ratio target-size", ""),
     "num_hidden_layers": ("depth", ""),
-    "experts": ("moe-verify", "moe-verify"),
+    "experts": ("moe-verify size-ratio", "moe-verify"),
+    "latent": ("tensor-parallel", "tensor-parallel"),
+    "made_for": ("lineage made-for changed-target", "changed-target"),
+    "target": ("made-for changed-target", "changed-target head-target"),
+    "confidence": ("", "head-target"),
+    "draft_vocab_size": ("", "head-vocabulary"),
     "tokenizer": ("tokenizer-identity control-tokens stop-tokens text-cut", ""),
 }
 """Field → the rules that rest on it, with a draft model and with a head."""
