@@ -192,8 +192,8 @@ def read_policy(path: Path) -> tuple[PolicyFile, dict[str, int]]:
         # A key that is misspelled is the reason for others that are missing.
         first = next((one for one in wrong if one["type"] == "extra_forbidden"), wrong[0])
         unknown = first["type"] == "extra_forbidden"
-        where = ".".join(str(part)[:60] for part in first["loc"])[:200]
-        said = "no such key" if unknown else first["msg"][:200].replace("\n", " ")
+        where = ".".join(str(part)[:60] for part in first["loc"])
+        said = "no such key" if unknown else first["msg"]
         raise InvalidFile(
             f"{path}:{lines.of(first['loc'])}: {where}: {said}",
             _known_keys(first["loc"]) if unknown else "mend that line",
