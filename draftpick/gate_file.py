@@ -284,7 +284,7 @@ class BaselineFile(Record):
 
     def text(self) -> str:
         """The file's text: one line a prompt, so that a change can be reviewed."""
-        whole = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
+        whole = json.dumps(self.model_dump(), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
         return re.sub(r"\{\n\s+(\"accepted\".*)\n\s+(.*)\n\s+(.*)\n\s+\}", r"{\1 \2 \3}", whole) + "\n"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from draftpick import __version__
 from draftpick.assess import Assessment, Engines, assess
@@ -24,7 +25,6 @@ from draftpick.choices import GATE
 from draftpick.errors import InvalidFile, NotResolvable, UsageError
 from draftpick.evidence import Evidence, from_probe
 from draftpick.gate_file import (
-    MOST_BYTES,
     BaselineFile,
     BaselineRow,
     CheckResult,
@@ -32,6 +32,7 @@ from draftpick.gate_file import (
     Policy,
     PolicyFile,
     PromptSums,
+    checked_gate,
     read_baseline,
     read_policy,
 )
@@ -737,6 +738,7 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
     assert (result.policy, result.passed) == (str(tmp_path / "pairs.toml"), True)
     (one,) = result.pairs
     assert (one.line, one.evidence) == (3, str(tmp_path / "probe.json"))
+    assert [check.name for check in one.checks] == ["evidence", "findings", "acceptance_rate"]
     check = checks_of(found)["evidence"]
     assert (check.status, check.value) == ("passed", 16.0)
     assert check.reason == "16 prompts, 462 tokens, measured on 2026-11-30"
@@ -780,8 +782,29 @@ def test_the_speed_of_a_pair_that_names_no_engine_is_that_of_the_measured_one(tm
     assert (check.status, "in transformers on 1 × cpu, measured," in check.reason) == ("passed", True), check.reason
     check = checks_of(outcome_of(tmp_path, asked, {"num_spec_tokens": 2, **PLACED}))["speedup"]
     assert "in vllm on 1 × h100-80g, with predicted costs," in check.reason
-    check = checks_of(outcome_of(tmp_path, asked, {"num_spec_tokens": 2, "device": "h100-80g"}))["speedup"]
-    assert (check.status, NO_COSTS in check.reason) == ("missing", True), check.reason
+    for place in ({"device": "h100-80g"}, {"engine": "vllm"}):
+        check = checks_of(outcome_of(tmp_path, asked, {"num_spec_tokens": 2, **place}))["speedup"]
+        assert (check.status, NO_COSTS in check.reason) == ("missing", True), check.reason
+
+
+def test_a_waiver_lets_pass_what_it_names_alone(tmp_path: Path) -> None:
+    """Stale evidence is judged by where that was waived; what cannot be judged fails all the same."""
+    saved(tmp_path, lambda document: document.update(created="2020-01-01"))
+    asked = {"max_age_days": 1, "min_acceptance_rate": 0.1}
+    waived = {"waivers": [waiver("2999-01-01", "evidence")]}
+    statuses = [
+        [(name, one.status) for name, one in checks_of(outcome_of(tmp_path, asked, pair)).items()]
+        for pair in (
+            {},
+            waived,
+            {**waived, "evidence": "no.json", "target": "Qwen/Qwen3-32B", "draft": "Qwen/Qwen3-0.6B"},
+        )
+    ]
+    assert statuses == [
+        [("evidence", "stale"), ("findings", "missing")],
+        [("evidence", "waived"), ("findings", "passed"), ("acceptance_rate", "passed")],
+        [("evidence", "waived"), ("findings", "passed"), ("acceptance_rate", "missing")],
+    ]
 
 
 def test_the_temperature_of_the_pair_is_the_one_that_is_judged(tmp_path: Path) -> None:
@@ -1185,6 +1208,12 @@ def test_a_baseline_is_taken_and_compared_with(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_nobody_knows_ends_a_gate(tmp_path: Path) -> None:
+    saved(tmp_path)
+    with pytest.raises(InvalidFile, match="allow names no rule"):
+        gated(tmp_path, text_of("a", top='[defaults]\nallow = ["size"]'))
+
+
 def test_an_update_needs_a_baseline(tmp_path: Path) -> None:
     saved(tmp_path)
     with pytest.raises(UsageError) as caught:
@@ -1216,9 +1245,8 @@ def test_a_baseline_is_put_into_a_folder_that_is_there(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize(("size", "good"), [(MOST_BYTES, True), (MOST_BYTES + 1, False)])
+@pytest.mark.parametrize(("size", "good"), [(16 << 20, True), ((16 << 20) + 1, False)])
 def test_how_large_a_baseline_may_be(tmp_path: Path, size: int, good: bool) -> None:
-    assert MOST_BYTES == 16 * 1024 * 1024
     path, text = tmp_path / "b.json", b'{"schema_version": "1", "kind": "baseline", "pairs": {}}'
     path.write_bytes(text.ljust(size))
     if good:
@@ -1253,6 +1281,27 @@ def test_a_baseline_that_is_wrong_names_the_field(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("low", "high", "good"), [(0.0, 1.0, True), (-0.1, 1.0, False), (0.0, 1.1, False)])
+def test_the_rate_of_a_baseline_is_a_share(low: float, high: float, good: bool) -> None:
+    rate = IntervalRecord(value=0.5, low=low, high=high, level=0.95)
+    if good:
+        assert row(0.5, acceptance_rate=rate).acceptance_rate == rate
+    else:
+        with pytest.raises(ValidationError, match="acceptance_rate is no share"):
+            row(0.5, acceptance_rate=rate)
+
+
+def test_a_result_reads_back(tmp_path: Path) -> None:
+    saved(tmp_path)
+    result = outcome_of(tmp_path, {"min_acceptance_rate": 0.9}, {}).result
+    document = json.loads(result.model_dump_json())
+    assert checked_gate(document, HERE) == result
+    with pytest.raises(InvalidFile) as caught:
+        checked_gate({**document, "pairs": 1}, HERE)
+    assert str(caught.value).startswith(f"{HERE}: pairs: ")
+    assert caught.value.hint.endswith("judge again with --json")
+
+
 TOP = '[[pair]]\nname = "a"\ntarget = "t"\ndraft = "d"\n'
 NO_KEY = "no such key"
 MEND = "mend that line"
@@ -1275,6 +1324,7 @@ MEND = "mend that line"
         (f"{'x' * 60} = 1\n{TOP}", 1, f"{'x' * 60}: {NO_KEY}", None),
         (f"{'x' * 61} = 1\n{TOP}", 1, f"{'x' * 60}: {NO_KEY}", None),
         (f"{TOP}temperature = 11.0", 5, "pair.0.temperature: Input should be less than or equal to 10", MEND),
+        (f"[defaults]\nmin_score = nan\n{TOP}", 2, "defaults.min_score: Input should be a finite number", MEND),
         (f"{TOP}probe = 1", 5, "pair.0.probe: Input should be a valid boolean", MEND),
         ("pair = []", 1, "pair: List should have at least 1 item after validation, not 0", MEND),
         ('pair = [{name = "a"}]\n', 1, "pair.0.target: Field required", MEND),
@@ -1300,6 +1350,13 @@ def test_a_long_key_is_cut(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile) as caught:
         read_policy(path)
     assert f": pair.0.policy.{'a' * 60}: no such key" in str(caught.value)
+
+
+def test_a_policy_stays_as_it_was_read() -> None:
+    policy = Policy.model_validate({"min_score": 1.0})
+    with pytest.raises(ValidationError):
+        policy.min_score = 2.0
+    assert policy.min_score == 1.0
 
 
 def test_a_policy_that_is_none(tmp_path: Path) -> None:

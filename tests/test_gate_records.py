@@ -13,7 +13,7 @@ from commands import run
 from pydantic import ValidationError
 
 from draftpick.advice_file import AdviceFile, advice_of
-from draftpick.errors import UsageError
+from draftpick.errors import InvalidFile, UsageError
 from draftpick.gate_file import (
     BaselineFile,
     BaselineRow,
@@ -737,6 +737,11 @@ def test_what_to_do_with_a_first_policy(advice: dict[str, Any], action: str, mor
         "next: draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-0.6B --precision 0 -o 'my ci/probe.json'; "
         "then draftpick gate 'my ci/pairs.toml' --update-baseline",
     ]
+
+
+def test_a_first_policy_is_no_larger_than_the_gate_reads(advice: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFile, match=r"^pairs\.toml: larger than 1,000,000 bytes$"):
+        first_policy(changed(advice, lambda document, one: document["target"].update(id="x" * 1_000_000)))
 
 
 HEAD_POLICY = """\
