@@ -192,8 +192,8 @@ def read_policy(path: Path) -> tuple[PolicyFile, dict[str, int]]:
         # A key that is misspelled is the reason for others that are missing.
         first = next((one for one in wrong if one["type"] == "extra_forbidden"), wrong[0])
         unknown = first["type"] == "extra_forbidden"
-        where = ".".join(str(part)[:60] for part in first["loc"])[:200]
-        said = "no such key" if unknown else first["msg"][:200].replace("\n", " ")
+        where = ".".join(str(part)[:60] for part in first["loc"])
+        said = "no such key" if unknown else first["msg"]
         raise InvalidFile(
             f"{path}:{lines.of(first['loc'])}: {where}: {said}",
             _known_keys(first["loc"]) if unknown else "mend that line",
@@ -284,7 +284,7 @@ class BaselineFile(Record):
 
     def text(self) -> str:
         """The file's text: one line a prompt, so that a change can be reviewed."""
-        whole = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
+        whole = json.dumps(self.model_dump(), ensure_ascii=False, allow_nan=False, indent=2, sort_keys=True)
         return re.sub(r"\{\n\s+(\"accepted\".*)\n\s+(.*)\n\s+(.*)\n\s+\}", r"{\1 \2 \3}", whole) + "\n"
 
 

@@ -13,7 +13,7 @@ from commands import run
 from pydantic import ValidationError
 
 from draftpick.advice_file import AdviceFile, advice_of
-from draftpick.errors import UsageError
+from draftpick.errors import InvalidFile, UsageError
 from draftpick.gate_file import (
     BaselineFile,
     BaselineRow,
@@ -29,7 +29,7 @@ from draftpick.gate_file import (
 from draftpick.gating.baseline import difference_of, taken_otherwise, updated
 from draftpick.gating.command import _probe_options
 from draftpick.gating.evidence import _age, _file_name, _major
-from draftpick.gating.start import first_policy
+from draftpick.gating.start import _name, _text, first_policy, what_next
 from draftpick.intervals import t_quantile
 from draftpick.probe_file import IntervalRecord
 
@@ -150,6 +150,7 @@ def test_a_pairs_own_thresholds_go_before_the_defaults() -> None:
         (-1, 1, False),
         (1, -1, False),
         (1, 9.8e14, True),
+        (1, 980392156862745.1, True),
         (1, 1e15, False),
     ],
 )
@@ -573,3 +574,217 @@ def test_an_answer_without_a_pair_gives_no_policy(
     with pytest.raises(UsageError) as caught:
         first_policy(changed(advice, change))
     assert caught.value.hint
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], Any]
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "hint"),
+    [
+        (
+            lambda document, one: document.update(target=None),
+            "the answer has no target: it is a plan of typed-in numbers",
+            "name one of `recommend --json`",
+        ),
+        (
+            lambda document, one: one.update(viable=False),
+            "the answer has no viable draft model to gate",
+            "name another answer of `recommend --json`",
+        ),
+        (
+            lambda document, one: one.update(draft="a\nb"),
+            "no policy can hold this pair: pair.0.name: String should match pattern '^[^\\x00-\\x1f\\x7f]+$'",
+            "rename its folder, or write the policy yourself",
+        ),
+        (
+            lambda document, one: document["target"].update(revision="\udcff"),
+            "the name '\\udcff' is no UTF-8, as a TOML file must be",
+            "rename the folder",
+        ),
+    ],
+)
+def test_why_there_is_no_first_policy(advice: dict[str, Any], change: Change, said: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        first_policy(changed(advice, change))
+    assert (str(caught.value), caught.value.hint) == (said, hint)
+
+
+@pytest.mark.parametrize(("letter", "good"), [(0xD7FF, True), (0xD800, False), (0xDFFF, False), (0xE000, True)])
+def test_letters_that_a_file_can_hold(letter: int, good: bool) -> None:
+    if good:
+        assert _text(f"x{chr(letter)}\x7f") == f'"x{chr(letter)}\\u007f"'
+    else:
+        with pytest.raises(UsageError):
+            _text(f"x{chr(letter)}")
+
+
+@pytest.mark.parametrize(
+    ("draft", "target", "name"),
+    [
+        ("a/b/draft", "c/target", "draft for target"),
+        ("draft", "target/", "draft for "),
+        ("a/" + "d" * 140, "t", "d" * 140 + " for t"),
+        ("a/" + "d" * 141, "t", "d" * 139 + "… for t"),
+        ("d", "t" * 141, "d for " + "t" * 139 + "…"),
+    ],
+)
+def test_the_name_of_a_pair(draft: str, target: str, name: str) -> None:
+    assert _name(draft, target) == name
+
+
+def _second(document: dict[str, Any], one: dict[str, Any]) -> None:
+    document["candidates"].append({**one, "rank": 2, "draft": "other/second"})
+
+
+@pytest.mark.parametrize(
+    ("decided", "first", "draft"),
+    [
+        ("other/second", "other/first", "other/second"),
+        ("other/first", "other/first", "other/first"),
+        ("nobody", "other/first", "other/first"),
+        (None, "other/first", "other/first"),
+        (None, None, "other/second"),
+        ("nobody", None, "other/second"),
+    ],
+)
+def test_the_draft_that_was_decided_for(
+    advice: dict[str, Any], decided: str | None, first: str | None, draft: str
+) -> None:
+    def change(document: dict[str, Any], one: dict[str, Any]) -> None:
+        _second(document, one)
+        one["draft"] = first
+        document["decision"]["draft"] = decided
+
+    assert f'draft = "{draft}"' in first_policy(changed(advice, change)).splitlines()
+
+
+def _lines(advice: dict[str, Any], change: Change) -> list[str]:
+    return first_policy(changed(advice, change)).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("k", "best", "action", "line", "deployed"),
+    [
+        (3, 5, "speculate", "num_spec_tokens = 3", True),
+        (3, 5, "undecided", "num_spec_tokens = 3", False),
+        (0, 5, "speculate", "num_spec_tokens = 5", False),
+        (None, 5, "speculate", "num_spec_tokens = 5", False),
+        (1, None, "speculate", "num_spec_tokens = 1", True),
+        (0, None, "do_not_speculate", None, False),
+        (None, 0, "speculate", None, False),
+    ],
+)
+def test_the_k_of_a_first_policy(
+    advice: dict[str, Any], k: int | None, best: int | None, action: str, line: str | None, deployed: bool
+) -> None:
+    def change(document: dict[str, Any], one: dict[str, Any]) -> None:
+        one["plan"].update(num_spec_tokens=k, speedup_of=best)
+        document["decision"]["action"] = action
+
+    lines = _lines(advice, change)
+    assert [one for one in lines if one.startswith("num_spec_tokens")] == ([line] if line is not None else [])
+    assert ("# The k that is deployed." in lines) is deployed
+    otherwise = (
+        "# The answer was not to speculate: put the k here that is deployed all the same, or leave the pair out."
+    )
+    assert (otherwise in lines) is (line is not None and not deployed)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "asked"), [("accepted", True), ("care", True), ("refused", False), ("unknown", False), (None, False)]
+)
+def test_the_verdict_of_a_first_policy(advice: dict[str, Any], verdict: str | None, asked: bool) -> None:
+    def change(document: dict[str, Any], one: dict[str, Any]) -> None:
+        engines = {"vllm": {"verdict": verdict, "version": "1", "reasons": []}} if verdict is not None else {}
+        one.update(engine="vllm", engines=engines)
+
+    lines = _lines(advice, change)
+    assert [one for one in lines if one.startswith("engine_verdict")] == (
+        [f'engine_verdict = "{verdict}"'] if asked else []
+    )
+    assert ("# accepted, or care, which takes both." in lines) is asked
+
+
+@pytest.mark.parametrize(
+    ("score", "least"), [(4.9, "0.0"), (5.0, "0.0"), (6.0, "1.0"), (6.9, "1.0"), (100.0, "95.0"), (0.0, "0.0")]
+)
+def test_the_least_score_of_a_first_policy(advice: dict[str, Any], score: float, least: str) -> None:
+    lines = _lines(advice, lambda document, one: one.update(score=score))
+    assert lines[lines.index("# 0 to 100: how well the facts fit.") + 1] == f"min_score = {least}"
+
+
+@pytest.mark.parametrize("name", ["max_model_len", "max_num_seqs"])
+@pytest.mark.parametrize("value", [7, None])
+def test_a_workload_of_a_first_policy(advice: dict[str, Any], name: str, value: int | None) -> None:
+    lines = _lines(advice, lambda document, one: document["workload"].update({name: value}))
+    assert [one for one in lines if one.startswith(name)] == ([f"{name} = 7"] if value is not None else [])
+
+
+@pytest.mark.parametrize(
+    ("action", "more"),
+    [
+        ("speculate", []),
+        ("do_not_speculate", ["the answer was not to speculate: gate the pair only if it is deployed all the same"]),
+        ("undecided", ["the answer was not to speculate: gate the pair only if it is deployed all the same"]),
+    ],
+)
+def test_what_to_do_with_a_first_policy(advice: dict[str, Any], action: str, more: list[str]) -> None:
+    found = changed(advice, lambda document, one: document["decision"].update(action=action))
+    assert what_next(found, Path("my ci/pairs.toml")) == [
+        "wrote a policy for Qwen/Qwen3-0.6B with Qwen/Qwen3-32B: read its comments, and set its thresholds",
+        *more,
+        "next: draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-0.6B --precision 0 -o 'my ci/probe.json'; "
+        "then draftpick gate 'my ci/pairs.toml' --update-baseline",
+    ]
+
+
+def test_a_first_policy_is_no_larger_than_the_gate_reads(advice: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFile, match=r"^pairs\.toml: larger than 1,000,000 bytes$"):
+        first_policy(changed(advice, lambda document, one: document["target"].update(id="x" * 1_000_000)))
+
+
+HEAD_POLICY = """\
+# What `draftpick gate` holds these pairs to. Paths are seen from this file.
+# Thresholds compare with the bound of an interval: a minimum with its lower end.
+schema_version = "1"
+
+# Of every pair that does not say otherwise under [pair.policy].
+[defaults]
+# "reject": only findings that rule a pair out fail it; "warn": cautions fail it too.
+fail_on = "reject"
+# Rules whose findings never fail a pair: allow = ["size-ratio"]
+
+[[pair]]
+name = "Qwen3-0.6B for Qwen3-32B"
+target = "Qwen/Qwen3-32B"
+draft = "Qwen/Qwen3-0.6B"
+num_spec_tokens = 3
+# A head runs in its engine alone, where no probe measures it: the pair is judged by facts.
+
+[pair.policy]
+# 0 to 100: how well the facts fit.
+min_score = 83.0
+# Others: min_coverage.
+
+# A check that may fail for a while:
+# [[pair.waivers]]
+# check = "memory"
+# reason = "why it may fail until then"
+# expires = 2027-01-31
+"""
+
+
+def test_a_head_is_gated_by_facts(advice: dict[str, Any]) -> None:
+    def change(document: dict[str, Any], one: dict[str, Any]) -> None:
+        _fixed(document, one)
+        document.update(engine=None, device=None, setting=None, workload=None)
+        head = {"id": one["draft"], "method": "eagle3", "target": "t"}
+        one.update(memory=None, model=None, head=head)
+
+    found = changed(advice, change)
+    text = first_policy(found)
+    assert "\n".join(line for line in text.splitlines() if line != "# The k that is deployed.") + "\n" == HEAD_POLICY
+    assert what_next(found, Path("pairs.toml"))[-1] == (
+        "next: draftpick gate pairs.toml (a head is judged by facts alone: no probe measures it)"
+    )

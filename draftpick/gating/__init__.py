@@ -83,10 +83,10 @@ class _Pair:
         row: BaselineRow | None = None
         measured = self._measured = self._evidence(baseline is not None)
         try:
-            found, evidence = self._assessed(measured)
+            found = self._assessed(measured)
             self._facts(found)
-            if measured is not None and evidence is not None:
-                row = self._measurement(measured, evidence, found, baseline)
+            if measured is not None:
+                row = self._measurement(measured, found, baseline)
         except DraftpickError as error:
             # A model that is not found, or a k beyond what was measured: the other pairs are judged all the same.
             self._add("findings", "missing", f"{error.message}; {error.hint}" if error.hint else error.message)
@@ -106,11 +106,10 @@ class _Pair:
             if name not in made and not (self._anew and name == "num_spec_tokens"):
                 self._add(name, "missing", "there is nothing that it could be judged by")
 
-    def _measurement(
-        self, measured: Measured, evidence: Evidence, found: Assessment, baseline: BaselineFile | None
-    ) -> BaselineRow:
+    def _measurement(self, measured: Measured, found: Assessment, baseline: BaselineFile | None) -> BaselineRow:
         """The checks that a measurement is for."""
-        self._rates(evidence, found)
+        assert found.measured is not None, "it was judged by the measurement"
+        self._rates(found.measured, found)
         row = row_of(self._pair, measured, self._k(found))
         old = baseline.pairs.get(self._pair.name) if baseline is not None else None
         if baseline is not None:
@@ -194,7 +193,7 @@ class _Pair:
             self._add("evidence", "noted", note)
         return found
 
-    def _assessed(self, measured: Measured | None) -> tuple[Assessment, Evidence | None]:
+    def _assessed(self, measured: Measured | None) -> Assessment:
         """What is thought of the pair: by its models or, where they are not at hand, as its probe knew them."""
         pair, sources = self._pair, self._sources
         setting, catalog = sources.setting(pair), sources.catalog
@@ -212,13 +211,11 @@ class _Pair:
         known: dict[str, Evidence] = {}
         if measured is not None:
             found = from_probe(measured.probe, catalog, measured.record.temperature)[measured.record.draft]
-            name = proposal.id or pair.draft
-            known[name] = found._replace(draft=name)
+            known[proposal.label] = found._replace(draft=proposal.label)
             if setting.engine is None and found.priced_here(setting, found.engine) is not None:
                 setting = setting._replace(engine=catalog.engine(found.engine))
         predictor = Predictor(target, setting, catalog, known)
-        assessment = assess(target, proposal, setting, catalog, None, predictor, relation)
-        return assessment, next(iter(known.values()), None)
+        return assess(target, proposal, setting, catalog, None, predictor, relation)
 
     # ------------------------------------------------------------------ facts
 

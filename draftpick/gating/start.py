@@ -79,7 +79,7 @@ def _chosen(advice: AdviceFile) -> CandidateRecord:
     if advice.target is None:
         raise UsageError("the answer has no target: it is a plan of typed-in numbers", "name one of `recommend --json`")
     drafts = [one for one in advice.viable if one.draft is not None]
-    chosen = [one for one in drafts if one.draft == advice.decision.draft] or drafts[:1]
+    chosen = [one for one in drafts if one.draft == advice.decision.draft] or drafts
     if not chosen:
         raise UsageError("the answer has no viable draft model to gate", "name another answer of `recommend --json`")
     return chosen[0]
