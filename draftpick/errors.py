@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 
+_LONGEST = 1200
+"""Characters of a message or hint: what a file says and where it lies may be of any length, a screen is not."""
+
+
 class DraftpickError(Exception):
     """Base of all expected failures. The command line prints it and exits with `exit_code`."""
 
     exit_code = 2
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = _fitted(message), _fitted(hint)
+        super().__init__(self.message)
+
+
+def _fitted(text: str) -> str:
+    """The text without its middle where it is too long: it begins with the place and ends with what is wrong there."""
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 class UsageError(DraftpickError):
