@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 _LONGEST = 1200
 """Characters of a message or hint: what a file says and where it lies may be of any length, a screen is not."""
 
