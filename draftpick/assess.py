@@ -341,6 +341,8 @@ def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
     """By predicted speed-up, among those that can be compared: viable ones in one engine come first, then those that
     only another engine takes, then those whose token ids nobody compared, then what needs no draft, then the rejected.
     Where predictions are equal, or there are none, the facts decide.
+
+    Of a target whose tokenizer was not read, what is known to have another one comes no sooner than what may have it.
     """
     found = list(assessments)
     leading = _leading_engine(found)
@@ -368,7 +370,7 @@ def _order(assessment: Assessment, leading: str | None) -> tuple[object, ...]:
         tier = 3
     elif not assessment.viable:
         tier = 4
-    elif assessment.ids_unknown:
+    elif assessment.ids_unknown or (assessment.pair.target.tokenizer is None and assessment.missing):
         tier = 2
     else:
         tier = 0 if leading is None or (taken is not None and taken.engine == leading) else 1

@@ -94,9 +94,10 @@ def _judged_by(drafts: Sequence[Assessment]) -> str:
 
 def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
     why = best.relation.reason if best.relation is not None else "one tokenizer is not known"
+    rests_on = "what is predicted holds only if they agree" if best.prediction is not None else _judged_by([best])
     sentence = (
         f"Nothing is known against {best.proposal.label} in front of {target.id}{_engine(best)}, but nothing says "
-        f"either that their token ids agree ({why}): compare the two tokenizers first ({_judged_by([best])})."
+        f"either that their token ids agree ({why}): compare the two tokenizers first ({rests_on})."
     )
     return Decision("undecided", sentence, method=best.proposal.method, draft=best.proposal.id)
 

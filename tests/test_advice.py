@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run
 
 from draftpick.advice import Advice, check, recommend, why
 from draftpick.assess import assess
@@ -160,3 +163,28 @@ def test_the_reason_is_the_weightiest() -> None:
 def test_those_that_need_no_draft_say_where_they_pay() -> None:
     reasons = {found.proposal.method: why(found) for found in advised(TARGET).draft_free}
     assert all(reason.startswith("Needs no draft") for reason in reasons.values())
+
+
+def test_a_target_without_tokenizer_is_not_led_by_what_has_another(tmp_path: Path) -> None:
+    """Rows that differ are certain, rows that agree are not: what may fit comes before what cannot be predicted."""
+    shape = {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 25600,
+        "num_hidden_layers": 64, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+        "vocab_size": 151_936, "max_position_embeddings": 40_960, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(shape), encoding="utf-8")
+    answer = run("recommend", str(tmp_path), "--engine", "vllm", "--device", "h100-80g", "-tp", "2", "--json")
+    first = answer.document["candidates"][0]
+    assert first["plan"]["speedup"]["value"] > 1
+    sentence = answer.document["decision"]["sentence"]
+    assert "compare the two tokenizers first (what is predicted holds only if they agree)" in sentence
+
+
+@pytest.mark.parametrize(("engine", "refused"), [("sglang", True), ("vllm", True), ("transformers", False)])
+def test_heads_that_do_not_divide_refuse_a_draft_where_it_is_split_as_its_target(engine: str, refused: bool) -> None:
+    pair = ("Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct")
+    answer = run("check", *pair, "--engine", engine, "--device", "h100-80g", "-tp", "8", "--json", "--exit-zero")
+    (candidate,) = answer.document["candidates"]
+    found = {finding["rule"]: finding["outcome"] for finding in candidate["findings"]}
+    assert found["tensor-parallel"] == ("reject" if refused else "warn")

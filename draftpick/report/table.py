@@ -24,6 +24,7 @@ from draftpick.report.text import (
     size_of,
     summary,
 )
+from draftpick.rules.engine_facts import table_of
 
 STYLES = {
     "ok": "green",
@@ -272,10 +273,9 @@ def _the_rest(rejected: Sequence[Assessment]) -> str:
 
 def _footer(advice: Advice) -> str:
     engine = advice.setting.engine
-    place = (
-        f"engine {engine.key} {printable(engine.version)}"
-        if engine
-        else "no engine named: the first that takes a draft is shown"
-    )
+    place = "no engine named: the first that takes a draft is shown"
+    if engine is not None:
+        note = table_of(engine).note
+        place = f"engine {engine.key} {printable(engine.version)}" + (f" ({printable(note)})" if note else "")
     device = f", device {advice.setting.device.key}" if advice.setting.device else ""
     return f"{place}{device}; catalogue of {advice.catalog_date}; {ran(advice)}."

@@ -152,13 +152,14 @@ class _Clock:
     def covers(self, row: Mapping[str, Any]) -> bool | None:
         """Whether the row's window holds the version; None where that can't be told."""
         since, until = row.get("since"), row.get("until")
-        after = True if since is None else _negated(self._before(str(since)))
-        before = True if until is None else self._before(str(until))
+        after = True if since is None else _negated(self.before(str(since)))
+        before = True if until is None else self.before(str(until))
         if after is False or before is False:
             return False
         return None if after is None or before is None else True
 
-    def _before(self, bound: str) -> bool | None:
+    def before(self, bound: str) -> bool | None:
+        """Whether the version came before another one; None where that can't be told."""
         asked, written = self._asked, _parse(bound)
         if asked is not None and written is not None and asked.scheme == written.scheme == "build":
             return asked.low < written.low
@@ -263,6 +264,8 @@ def _resolve(engine: Engine) -> Table:
     elif _parse(version) is None:
         note = f"version {version!r} can't be read as one: what depends on the version is unknown"
     clock = _Clock(facts, version)
+    if note is None and _Clock(facts, current).before(version):
+        note = f"version {version!r} is newer than {current}, by whose facts it is judged"
     for older in facts.get("vocabulary", {}).get("was", ()):
         if note is None and clock.covers(older) is None:
             note = f"what {engine.name} compared before {older['until']} may still hold in {engine.version}"

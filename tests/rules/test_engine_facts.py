@@ -443,3 +443,12 @@ def test_an_empty_file_lacks_what_a_verdict_needs() -> None:
 )
 def test_what_is_wrong_with_classes_of_models(table: dict[str, Any], says: list[str]) -> None:
     assert problems(toy(architectures=table).facts) == says
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("99", "is newer than 1.0"), ("banana", "can't be read as one"), ("main", "by the facts of 1.0"), ("0.9", None)],
+)
+def test_a_version_that_nobody_read_is_told(version: str, said: str | None) -> None:
+    note = table_of(toy(version)).note
+    assert note is None if said is None else note is not None and said in note
