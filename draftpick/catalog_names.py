@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
+_TELLING = 5
+"""Letters and digits of a beginning that means a family and not any name."""
+
 
 def nearest(name: str, ids: Iterable[str], n: int = 3) -> list[str]:
     """The ids whose bare name is nearest to the bare name asked for, best first.
 
-    Sizes and generations are digits: names whose digits agree come before names that merely look alike.
+    Names that go on where the one asked for ends come first: a size or a date was left out. Sizes and generations are
+    digits: names whose digits agree come before names that merely look alike.
     """
     asked = bare(name)
     by_name: dict[str, list[str]] = {}
     for model_id in ids:
         by_name.setdefault(bare(model_id), []).append(model_id)
-    close = get_close_matches(asked, by_name, n=max(4 * n, 12), cutoff=0.5)
+    longer = {other for other in by_name if len(asked) >= _TELLING and other.startswith(asked)}
+    close = [*longer.union(get_close_matches(asked, by_name, n=max(4 * n, 12), cutoff=0.5))]
     wanted = _digits(asked)
-    close.sort(key=lambda other: (wanted != _digits(other), -SequenceMatcher(None, asked, other).ratio()))
+    ratios = {other: SequenceMatcher(None, asked, other).ratio() for other in close}
+    close.sort(key=lambda other: (other not in longer, wanted != _digits(other), -ratios[other], other))
     return [model_id for other in close for model_id in by_name[other]][:n]
 
 

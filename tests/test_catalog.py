@@ -81,6 +81,7 @@ def test_a_name_stands_for_a_model(name: str, found: str | None) -> None:
         ("meta-llama/Llama-3.1-8B-Instrct", "meta-llama/Llama-3.1-8B-Instruct"),
         ("meta-lama/LLama-3-1-70B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"),
         ("deepseek-ai/DeepSeekV3", "deepseek-ai/DeepSeek-V3"),
+        ("mistral-small-3.2", "mistralai/Mistral-Small-3.2-24B-Instruct-2506"),
     ],
 )
 def test_a_mistyped_name_gets_the_nearest(name: str, first: str) -> None:
