@@ -58,11 +58,9 @@ def _section(found: ObservationFile, one: ModelRow) -> Section:
     for part in _tables(one):
         if part.header[0] == "k" and one.position_rates is not None:
             rates = one.position_rates
-            said = (
-                f"Of {one.num_drafts:,} drafts {rates.marginal[0]:.0%} accept the first token."
-                if one.num_drafts
-                else ""
-            )
+            first = next(iter(rates.marginal), None)
+            known = one.num_drafts and first is not None
+            said = f"Of {one.num_drafts:,} drafts {first:.0%} accept the first token." if known else ""
             content.append(Chart("Acceptance by position", said, Positions(rates.marginal, rates.conditional), part))
         else:
             content.append(part)
