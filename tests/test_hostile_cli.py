@@ -25,6 +25,11 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), "HF_HUB_OFFLINE": "1", "LANG": "C.UTF-8", **more}
 
 
+def bounded() -> None:
+    """Runs in a new process before its command."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+
+
 def run(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A finished run; whatever it was asked, it must end in time and without a traceback."""
     done = subprocess.run(
@@ -36,7 +41,7 @@ def run(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess
         cwd=home,
         stdin=subprocess.DEVNULL,
         timeout=SECONDS,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS)),
+        preexec_fn=bounded,
     )
     assert "Traceback" not in done.stderr
     return done
@@ -53,6 +58,7 @@ def shell(home: Path, line: str) -> subprocess.CompletedProcess[str]:
         cwd=home,
         stdin=subprocess.DEVNULL,
         timeout=SECONDS,
+        preexec_fn=bounded,
     )
 
 
@@ -375,6 +381,11 @@ main()
 
 def test_an_interruption_while_it_starts_is_quiet(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, env=environment(tmp_path), timeout=SECONDS
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        timeout=SECONDS,
+        preexec_fn=bounded,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -173,14 +173,14 @@ def test_replay_equals_the_real_loop_for_every_k() -> None:
     target = load(Path(TARGET), id="target", device="cpu", dtype=None)
     draft = load(Path(DRAFT), id="draft", device="cpu", dtype=None)
     prompts = [[0, 45, 300, 77, 12], [0, 900, 31]]
-    written = generate(target, prompts, Sampling(), 32)
+    written = generate(target, prompts, Sampling(), 48)
     (readings,) = read_answers(prompts, [answer.tokens for answer in written], [draft])
     for prompt, answer, reading in zip(prompts, written, readings, strict=True):
         columns = DraftColumns(reading.top.tolist(), reading.top_prob.tolist())
         row = Row("p", "", "", "", 0.0, prompt, answer.tokens, answer.ended, answer.log_p, None, {"draft": columns})
         trace = traces.as_trace([row], "draft", 0.0, first=1)
         for k in range(1, 9):
-            real = run_assisted(target, draft, prompt, 32, k)
+            real = run_assisted(target, draft, prompt, 48, k)
             assert real.tokens == answer.tokens
             assert round(float(replay.replay(trace, ks=[k])[k].visible.x.sum())) == real.steps
 

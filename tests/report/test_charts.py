@@ -19,7 +19,7 @@ from draftpick.report.svg import COLORS, WIDTH, Box, box_of, shortened, text_wid
 from draftpick.report.text import printable
 from draftpick.speedup import mean_acceptance_length, speedup, step_times
 
-LAW = settings(deadline=None, max_examples=20)
+LAW = settings(deadline=None, max_examples=40)
 SAMPLES = {
     "curve": sample_report.curve,
     "positions": sample_report.positions,
