@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from draftpick.errors import UsageError
 from draftpick.launch import Place, Wanted
 from draftpick.pair import BEHIND, DRAFT_FREE, Device, Engine
-from draftpick.rules.engine_facts import same
+from draftpick.rules.conditions import same
 
 if TYPE_CHECKING:
     from draftpick.advice_file import AdviceFile, CandidateRecord

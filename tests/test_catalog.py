@@ -14,7 +14,7 @@ from draftpick.catalog_index import compile_index, is_current, read_toml, write_
 from draftpick.catalog_names import nearest
 from draftpick.errors import InvalidCatalog, UsageError
 from draftpick.files import Support, VocabularyRule
-from draftpick.rules.engine_facts import RULES, SUPPORT
+from draftpick.rules.engine_check import RULES, SUPPORT
 
 ROOT = Path(__file__).parent.parent
 CATALOG = load()

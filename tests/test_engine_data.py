@@ -11,7 +11,7 @@ import pytest
 
 from draftpick.catalog_index import read_toml
 from draftpick.pair import Device
-from draftpick.rules.engine_facts import problems
+from draftpick.rules.engine_check import problems
 
 CATALOG = Path(__file__).parents[1] / "catalog"
 FILES = sorted((CATALOG / "engines").glob("*.toml"))

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Engine, Pair
-from draftpick.rules.engine_facts import Method, Table, VerdictKind, fits, same, table_of
+from draftpick.rules.conditions import fits, same
+from draftpick.rules.engine_facts import Method, Table, VerdictKind, table_of
 from draftpick.rules.figures import quoted
 
 _WORST: Mapping[str, int] = {"accepted": 0, "care": 1, "unknown": 2, "refused": 3}

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from draftpick.pair import Engine, Pair
-from draftpick.rules.engine_facts import conditions, covers, fits, window
+from draftpick.rules.conditions import conditions, fits
+from draftpick.rules.engine_facts import covers
+from draftpick.rules.versions import window
 
 KINDS = ("crash", "wrong_output", "zero_acceptance", "slow", "quality")
 """The worst first."""

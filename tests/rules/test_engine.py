@@ -15,7 +15,7 @@ from draftpick.models.profile import Experts, ModelProfile
 from draftpick.models.tokenizer import Difference, Fingerprint, Relation, RelationKind
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
 from draftpick.rules.engine import Verdict, verdict
-from draftpick.rules.engine_facts import problems
+from draftpick.rules.engine_check import problems
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 ENGINES = tuple(sorted(path.stem for path in (CATALOG / "engines").glob("*.toml")))

@@ -10,19 +10,10 @@ from builders import bare_pair, device, draft, head, head_pair, pair, target
 from draftpick.models.profile import Experts
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Engine, Pair
-from draftpick.rules.engine_facts import (
-    RULES,
-    SEVERITIES,
-    SUPPORT,
-    Table,
-    conditions,
-    covers,
-    fits,
-    in_version,
-    problems,
-    table_of,
-    window,
-)
+from draftpick.rules.conditions import conditions, fits
+from draftpick.rules.engine_check import RULES, SEVERITIES, SUPPORT, problems
+from draftpick.rules.engine_facts import Table, covers, in_version, table_of
+from draftpick.rules.versions import window
 
 
 def toy(version: str = "1.0", **tables: Any) -> Engine:

@@ -15,8 +15,9 @@ from draftpick.catalog_index import read_toml
 from draftpick.files import IssueKind
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import CONDITIONS, Device, Pair
-from draftpick.rules.engine_facts import _DERIVED, window
+from draftpick.rules.conditions import _DERIVED
 from draftpick.rules.known_issues import KINDS, KnownIssue, matching
+from draftpick.rules.versions import window
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 ROWS: list[dict[str, Any]] = read_toml(CATALOG / "known_issues.toml")["issue"]

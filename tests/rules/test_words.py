@@ -9,7 +9,8 @@ from builders import bare_pair, device, draft, head, head_pair, pair, says, targ
 from test_engine_facts import toy
 
 from draftpick.models.profile import Lineage
-from draftpick.rules.engine_facts import RULES, SEVERITIES, SUPPORT, covers, problems
+from draftpick.rules.engine_check import RULES, SEVERITIES, SUPPORT, problems
+from draftpick.rules.engine_facts import covers
 from draftpick.rules.figures import PLAIN_BITS, bits_per_weight
 from draftpick.rules.heads import kinship
 
