@@ -39,6 +39,10 @@ class Acceptance(NamedTuple):
     """Tokens per step including the target's own, where the method was published with it (heads, n-gram)."""
     drafted: int | None = None
     """The number of drafted tokens that `tau` holds for."""
+    longest: int | None = None
+    """The number of drafted tokens up to which rates were published."""
+    fade: float = 1.0
+    """Rate of a token over that of the one before it; below 1 `rate` is that of the first."""
     own_rate: float | None = None
     """The rate with a target of the draft's own kind: what the draft's confidence goes by."""
     log_error: tuple[float, float] | None = None
@@ -67,7 +71,7 @@ class Drafting(NamedTuple):
     samples: bool = False
     """The draft samples with the request's temperature, and speculative sampling accepts."""
     fade: float = 1.0
-    """Rate of a token over that of the one before it, where all are drafted in one pass, unseen by each other."""
+    """Rate of a token over that of the one before it, the earlier ones having been accepted."""
 
 
 class Step(NamedTuple):
@@ -335,10 +339,11 @@ def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str
     row = _method_row(pair, workload, known)
     if row is None:
         return None
-    k = row["num_spec_tokens"]
+    k, fade = row["num_spec_tokens"], row.get("of", {}).get(pair.target.architecture, row.get("fade", 1.0))
     cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, PRIORS["hottest"])
     rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
-    return Acceptance(rate, low, high, tau=_geometric(rate, k + 1), drafted=k)
+    tau = expected_step(rate, Drafting(k, fade=fade)).tau
+    return Acceptance(rate, low, high, tau=tau, drafted=k, longest=row.get("longest", k), fade=fade)
 
 
 def _shifted(rate: float, logit: float) -> float:

@@ -162,6 +162,11 @@ PRIOR_TABLE: tuple[Choice, ...] = (
         0.87,
         "tokens drafted in one pass see nothing of each other: PM0624 to PM0627 accept 0.75 of 2 and 0.41 of 5",
     ),
+    Choice(
+        "block_fade",
+        0.955,
+        "the same of heads that guess a block: the curves of DSpark, PM1860 to PM1883, fade by 0.945 to 0.965 a token",
+    ),
     Choice("hottest", 1.5, "nothing was published at a higher temperature: beyond it a rate is not taken to fall"),
     Choice("most_generations", 3, "versions apart beyond which it matters no more how many"),
     Choice("closest", 2.5, "e-folds of size and other model names within which a published row is near a pair"),

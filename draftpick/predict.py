@@ -20,7 +20,7 @@ from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, IN_PARALLEL, MEASURED, Engine, Pair, Setting, evidence_of
 from draftpick.place import NOTHING, Place, Places, placed_in
-from draftpick.rules.engine import most_tokens
+from draftpick.rules.engine import most_tokens, reuses_layers, takes_length
 from draftpick.speedup import (
     DEFAULT_MOST_TOKENS,
     EndToEnd,
@@ -235,7 +235,8 @@ def _place_of(evidence: Evidence, engine: Engine, setting: Setting) -> Place:
 
 def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[int]) -> tuple[KRow, ...]:
     """What no drafting and each number of drafted tokens gives."""
-    usual, heat, trained = _drafting(placed), placed.setting.temperature or 0.0, _trained(placed)
+    usual, heat = _drafting(placed, expected), placed.setting.temperature or 0.0
+    trained = _trained(placed, placed.setting.engine)
 
     def gain(rate: float, k: int) -> tuple[float, float]:
         drafting = _of_length(usual, min(k, trained or k))
@@ -269,31 +270,32 @@ def _wider(value: float, low: float, high: float) -> tuple[float, float]:
     return value * math.exp(-below), value * math.exp(above)
 
 
-def _drafting(placed: Pair) -> Drafting:
+def _drafting(placed: Pair, expected: Acceptance) -> Drafting:
     """How the method drafts; stop rules are for models that draft token by token."""
     if placed.draft is None:
-        return Drafting(1)
+        return Drafting(1, fade=expected.fade)
     if placed.method in IN_PARALLEL:
         return Drafting(1, fade=PRIORS["parallel_fade"])
     return drafting_of(placed.setting.engine, None, placed.setting.stop_rule)
 
 
-def _trained(placed: Pair) -> int | None:
-    """How many tokens a head was trained to draft; None for what has no such bound."""
-    if placed.method == "mtp" and placed.target.num_nextn_predict_layers:
-        return placed.target.num_nextn_predict_layers
+def _trained(placed: Pair, engine: Engine | None) -> int | None:
+    """How many tokens a head can draft; None for what has no such bound, as layers that the engine uses again."""
+    if placed.method == "mtp":
+        return None if engine is None or reuses_layers(engine) else placed.target.num_nextn_predict_layers or 1
     head = placed.proposal.head
     return head.num_spec_tokens if head is not None else None
 
 
 def _lengths(placed: Pair, engine: Engine, expected: Acceptance, asked: int | None) -> Iterable[int]:
     """The numbers of tokens to look at: what the engine takes, and what a head was trained or published for."""
-    if asked is not None and _drafting(placed).stop == "heuristic":
+    if asked is not None and placed.draft is not None and _drafting(placed, expected).stop == "heuristic":
         return (asked,)
-    trained = _trained(placed) or expected.drafted
+    trained = _trained(placed, engine) or expected.longest
     limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), trained)
     reach = max(min(limit for limit in limits if limit is not None), 1)
-    return range(1, max(reach, asked or 0) + 1)
+    lengths = range(1, max(reach, asked or 0) + 1)
+    return [k for k in lengths if k == asked or takes_length(placed, engine, k)]
 
 
 def _given_length(placed: Pair) -> int | None:

@@ -130,6 +130,21 @@ def most_tokens(engine: Engine, method: str) -> int | None:
     return _most_tokens(table.methods.get(method), table)
 
 
+def reuses_layers(engine: Engine) -> bool:
+    """Whether an engine drafts more tokens with MTP layers than there are, using them again."""
+    method = table_of(engine).methods.get("mtp")
+    return method is not None and bool(method.facts.get("reuses_layers"))
+
+
+def takes_length(pair: Pair, engine: Engine, k: int) -> bool:
+    """Whether the engine takes k tokens from the target's MTP layers: some want a multiple of them, past each once."""
+    layers = pair.target.num_nextn_predict_layers if pair.method == "mtp" else None
+    if not layers or k <= layers or k % layers == 0:
+        return True
+    method = table_of(engine).methods.get("mtp")
+    return method is None or not method.facts.get("multiple_of_layers")
+
+
 def _most_tokens(method: Method | None, table: Table) -> int | None:
     facts = method.facts if method is not None else {}
     found = facts.get("max_num_spec_tokens", table.limits.get("max_num_spec_tokens"))
