@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, WORKLOADS, Engine, Pair
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, WORKLOADS, Engine, Pair
 from draftpick.rules import lineage
 from draftpick.rules.engine_facts import in_version
 from draftpick.rules.figures import bits_per_weight
@@ -115,6 +115,7 @@ def prior(
         rate=met_rate(logistic(logit), inputs, coefficients),
         low=met_rate(logistic(logit - Z * spread), inputs, coefficients),
         high=met_rate(logistic(logit + Z * spread), inputs, coefficients),
+        fade=PRIORS["parallel_fade"] if pair.method in IN_PARALLEL else 1.0,
         own_rate=logistic(logit),
         log_error=_error(pair, known),
     )

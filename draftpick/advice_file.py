@@ -222,6 +222,8 @@ class AcceptanceRecord(Record):
     high: Share
     level: Share | None = None
     """Of the interval."""
+    fade: Share = 1.0
+    """Rate of a token over that of the one before it; below 1 `rate` is that of the first."""
     source: str
     """What it rests on, in words."""
     rests_on: list[str] = []

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, bridged, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
-from draftpick.choices import COSTS, PRIORS
+from draftpick.choices import COSTS
 from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target_alone
 from draftpick.errors import UsageError
 from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
@@ -272,10 +272,8 @@ def _wider(value: float, low: float, high: float) -> tuple[float, float]:
 
 def _drafting(placed: Pair, expected: Acceptance) -> Drafting:
     """How the method drafts; stop rules are for models that draft token by token."""
-    if placed.draft is None:
+    if placed.draft is None or placed.method in IN_PARALLEL:
         return Drafting(1, fade=expected.fade)
-    if placed.method in IN_PARALLEL:
-        return Drafting(1, fade=PRIORS["parallel_fade"])
     return drafting_of(placed.setting.engine, None, placed.setting.stop_rule)
 
 

@@ -28,7 +28,7 @@ from draftpick.report.blocks import (
     Section,
     Table,
 )
-from draftpick.report.text import count, ended, milliseconds, short_names, spoken_level
+from draftpick.report.text import count, ended, fades, milliseconds, short_names, spoken_level
 from draftpick.report.typed import command_line
 
 SHOWN = 9
@@ -92,7 +92,7 @@ def _figures(advice: AdviceFile, best: CandidateRecord) -> Iterable[tuple[str, s
         yield "speed-up of decoding", _gained(plan.speedup)
     if rate is not None:
         known = "measured" if rate.measured else "as given" if best.method is None else "predicted"
-        yield "acceptance rate", f"{_between(rate.rate, rate.low, rate.high, rate.level, 2)}, {known}"
+        yield "acceptance rate", f"{_between(rate.rate, rate.low, rate.high, rate.level, 2)}, {known}{fades(rate.fade)}"
     if plan.mean_acceptance_length is not None:
         yield "tokens per step", f"{plan.mean_acceptance_length:.2f}"
     if cost is not None:

@@ -123,6 +123,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
             "low": rate.low,
             "high": rate.high,
             "level": rate.level,
+            "fade": rate.fade,
             "source": said.basis.sentence,
             "rests_on": list(said.basis.rows),
             "measured": said.measured is not None,
