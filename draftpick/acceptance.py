@@ -40,7 +40,7 @@ class Acceptance(NamedTuple):
     drafted: int | None = None
     """The number of drafted tokens that `tau` holds for."""
     longest: int | None = None
-    """The number of drafted tokens up to which rates were published."""
+    """The number of drafted tokens up to which rates were published; None where none were of such a target."""
     fade: float = 1.0
     """Rate of a token over that of the one before it; below 1 `rate` is that of the first."""
     own_rate: float | None = None
@@ -340,11 +340,13 @@ def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str
     row = _method_row(pair, workload, known)
     if row is None:
         return None
-    k, fade = row["num_spec_tokens"], row.get("of", {}).get(pair.target.architecture, row.get("fade", 1.0))
+    k, own = row["num_spec_tokens"], row.get("of", {})
+    fade = own.get(pair.target.architecture, row.get("fade", 1.0))
     cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, PRIORS["hottest"])
     rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
     tau = expected_step(rate, Drafting(k, fade=fade)).tau
-    return Acceptance(rate, low, high, tau=tau, drafted=k, longest=row.get("longest", k), fade=fade)
+    told = not own or pair.target.architecture in own
+    return Acceptance(rate, low, high, tau=tau, drafted=k, longest=row.get("longest", k) if told else None, fade=fade)
 
 
 def _shifted(rate: float, logit: float) -> float:

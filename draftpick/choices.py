@@ -68,7 +68,11 @@ TABLE: tuple[Choice, ...] = (
     Choice("moe-verify.long", 4, "longer drafts gave sparse targets nothing in public reports"),
     Choice("draft-length.assumed", 3, "the length assumed where none is given"),
     Choice("draft-length.long", 8, "the best k of nearly every published pair is at most 8"),
-    Choice("draft-length.reuse", 3, "one MTP layer run more than three times drafts off its training"),
+    Choice(
+        "draft-length.reuse",
+        3,
+        "run more often an MTP layer drafts off its training: past that DeepSeek-V4 gains nothing, PM1769 to PM1784",
+    ),
     Choice("context-length.halving", 0.1, "score lost each time the draft's context is half of what is wanted"),
     Choice("context-length.asked", 0.3, "score where a length was asked for and the draft ends before it"),
     Choice("tensor-parallel.sharded", 4, "from four devices on, a small draft's all-reduces weigh more than its work"),

@@ -557,9 +557,7 @@ def fades_of(records: Sequence[Mapping[str, Any]], rate: float) -> dict[str, flo
         longer = {k: tau for k, tau in lengths_of(record).items() if k > 1}
         if longer and name not in found:
             single.setdefault(name, []).append(fade_of(longer, rate))
-    return {
-        name: round(float(np.median(values)), 3) for name, values in sorted({**single, **found}.items()) if name
-    }
+    return {name: round(float(np.median(values)), 3) for name, values in sorted({**single, **found}.items()) if name}
 
 
 def fade_of(lengths: Mapping[int, float], rate: float | None = None) -> float:

@@ -203,7 +203,8 @@ def test_a_whole_request_gains_less_than_its_decoding() -> None:
 @pytest.mark.parametrize(
     ("target", "method", "most"),
     [
-        pytest.param("deepseek-ai/DeepSeek-V3", "mtp", 1, id="one MTP layer"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "mtp", 3, id="one MTP layer, three times"),
+        pytest.param("XiaomiMiMo/MiMo-V2-Flash", "mtp", 1, id="one MTP layer of which nobody published more"),
         pytest.param("Qwen/Qwen3-8B", "eagle3", 8, id="a head"),
     ],
 )
@@ -215,6 +216,27 @@ def test_heads_draft_no_further_than_they_were_trained_or_published_for(target: 
         assert one.prediction is not None
         trained = one.proposal.head.num_spec_tokens if one.proposal.head is not None else None
         assert len(one.prediction.plan.by_k) - 1 <= (trained or most)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "said", "again"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "sglang", 3, False),
+        ("deepseek-ai/DeepSeek-V3", "vllm-ascend", 2, False),
+        ("deepseek-ai/DeepSeek-V3", "mindie", 2, False),
+        ("zai-org/GLM-4.6", "sglang", 1, False),
+        ("XiaomiMiMo/MiMo-V2-Flash", "sglang", 1, True),
+    ],
+)
+def test_mtp_layers_are_used_again_as_far_as_engine_and_curves_go(
+    target: str, name: str, said: int, again: bool
+) -> None:
+    device = "910b3" if name in ("vllm-ascend", "mindie") else "h200"
+    found = recommend(find(target), setting(name, device), CATALOG, find)
+    own = next(one for one in found.assessments if one.proposal.origin == "target" and one.proposal.method == "mtp")
+    assert own.prediction is not None
+    assert (own.prediction.plan.num_spec_tokens, own.prediction.used_once) == (said, again)
+    assert ("were not compared" in method_note(own)) is again
 
 
 @pytest.mark.parametrize("workload", [None, "summarization"])

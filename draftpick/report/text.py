@@ -121,7 +121,13 @@ def method_note(found: Assessment) -> str:
         return ""
     if said is None or said.measured is not None:
         return f"{what}."
-    return f"{what}. Its predictions were not tested on measured speed-ups, as those of draft models were."
+    again = (
+        " More tokens than it has layers were not compared: how much less it accepts when it is used again was not "
+        "published of such a target."
+        if said.used_once
+        else ""
+    )
+    return f"{what}. Its predictions were not tested on measured speed-ups, as those of draft models were.{again}"
 
 
 def predicted(found: Assessment) -> list[tuple[str, bool]]:

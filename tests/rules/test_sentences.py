@@ -1095,7 +1095,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (
             pair(target(experts=SPARSE)),
             "warn 0.7",
-            "Verifying 3 drafted tokens reads up to 29 of 128 experts per layer, not 8.",
+            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
         ),
         (
             pair(target(experts=SPARSE), num_spec_tokens=1),
@@ -1116,12 +1116,12 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (
             bare_pair("mtp", target(experts=SPARSE, num_nextn_predict_layers=2)),
             "warn 0.7",
-            "Verifying 2 drafted tokens reads up to 23 of 128 experts per layer, not 8.",
+            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
         ),
         (
             bare_pair("ngram", target(experts=SPARSE, num_nextn_predict_layers=2)),
             "warn 0.7",
-            "Verifying 3 drafted tokens reads up to 29 of 128 experts per layer, not 8.",
+            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
         ),
     ],
     "draft-length": [
