@@ -20,6 +20,7 @@ from draftpick.errors import NotResolvable
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
 from draftpick.predict import Prediction, Predictor
+from draftpick.report.text import method_note
 
 CATALOG = load()
 LARGE, SMALL, SMALLER = "Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B"
