@@ -484,3 +484,14 @@ MEMORY: Mapping[str, float] = {choice.name: choice.value for choice in MEMORY_TA
 def memory_choice(name: str, engine: str | None) -> float:
     """A choice about memory as an engine has it, where one of its own is listed."""
     return MEMORY.get(f"{name}.{engine}", MEMORY[name])
+
+
+FEWER_BITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "llama.cpp": ("q8_0", "q4_k_m"),
+        "mlx": ("int8", "int4"),
+        "huawei": ("w8a8", "w4a8"),
+        "others": ("fp8", "awq"),
+    }
+)
+"""Formats in which people store a target that is too large, by engine or maker of the device, mildest first."""

@@ -117,6 +117,10 @@ class Proposal(NamedTuple):
         )
 
 
+NOTHING = Proposal("ngram", "always")
+"""A draft that costs nothing: what a target does alone."""
+
+
 class Setting(NamedTuple):
     """Where the pair would run. Made once per command."""
 

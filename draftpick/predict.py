@@ -18,8 +18,8 @@ from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target
 from draftpick.errors import UsageError
 from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, IN_PARALLEL, MEASURED, Engine, Pair, Setting, evidence_of
-from draftpick.place import NOTHING, Place, Places, placed_in
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, MEASURED, NOTHING, Engine, Pair, Setting, evidence_of
+from draftpick.place import Place, Places, placed_in
 from draftpick.rules.engine import most_tokens, reuses_layers, takes_length
 from draftpick.speedup import (
     DEFAULT_MOST_TOKENS,
