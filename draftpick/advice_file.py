@@ -162,6 +162,8 @@ class FindingRecord(Record):
     """The values that were compared."""
     weight: Annotated[float, Field(ge=0, lt=1e9)] | None = None
     """In the score."""
+    certain: bool = True
+    """Whether every fact that it goes by was read; false where one is recalled, derived or only probable."""
     ignored_because: str | None = None
     """The reason that was given to ignore it."""
 

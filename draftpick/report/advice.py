@@ -28,7 +28,7 @@ from draftpick.report.blocks import (
     Section,
     Table,
 )
-from draftpick.report.text import count, ended, fades, milliseconds, short_names, spoken_level
+from draftpick.report.text import count, ended, fades, finding_text, milliseconds, short_names, spoken_level
 from draftpick.report.typed import command_line
 
 SHOWN = 9
@@ -493,8 +493,7 @@ def _findings_table(findings: Iterable[FindingRecord]) -> Table:
 
 
 def _seen(finding: FindingRecord) -> str:
-    ignored = f" (ignored: {finding.ignored_because})" if finding.ignored_because is not None else ""
-    return f"{finding.message}{ignored}"
+    return finding_text(finding.message, finding.certain or finding.outcome == "skip", finding.ignored_because)
 
 
 def _engines(best: CandidateRecord | None) -> Iterable[Section]:

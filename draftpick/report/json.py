@@ -87,6 +87,7 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
                 "message": finding.message,
                 "evidence": dict(finding.evidence),
                 "weight": finding.weight,
+                **({} if finding.certain else {"certain": False}),
                 **({"ignored_because": finding.ignored_because} if finding.ignored_because is not None else {}),
             }
             for finding in found.findings

@@ -14,6 +14,7 @@ from draftpick.report.text import (
     by_k,
     draft_cost,
     expected,
+    finding_text,
     level,
     memory,
     policies,
@@ -221,9 +222,9 @@ def _by_k_table(found: Assessment) -> Grid:
 def _findings_table(found: Assessment) -> Grid:
     rows: list[Row] = []
     for finding in sorted(found.findings, key=lambda one: (_SEVERITY[one.outcome], -one.weight, one.rule)):
-        ignored = f" (ignored: {finding.ignored_because})" if finding.ignored_because is not None else ""
         outcome = Cell(finding.outcome, style=STYLES[finding.outcome])
-        rows.append([outcome, finding.rule, printable(finding.message + ignored)])
+        said = finding_text(finding.message, finding.certain or finding.outcome == "skip", finding.ignored_because)
+        rows.append([outcome, finding.rule, printable(said)])
     return Grid(("finding", "rule", "what was seen"), rows, wraps=frozenset({2}))
 
 

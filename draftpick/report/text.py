@@ -97,6 +97,13 @@ def draft_cost(found: Assessment) -> str:
     return f"{found.prediction.costs.c:.2f}" if found.prediction is not None else "-"
 
 
+def finding_text(message: str, certain: bool, ignored_because: str | None) -> str:
+    """A finding's sentence, with what weakens it."""
+    unsure = "" if certain else " (unverified)"
+    ignored = f" (ignored: {ignored_because})" if ignored_because is not None else ""
+    return f"{message}{unsure}{ignored}"
+
+
 def fades(fade: float) -> str:
     """What a rate that falls from token to token holds for; empty for one that does not."""
     return f" for the first token, each later one {fade:.2f} of the one before" if fade < 1 else ""

@@ -222,7 +222,7 @@ def _thinking(model: ModelProfile | None) -> str | None:
     return "base" if "base" in variant else "off"
 
 
-@rule("changed-target", "lineage", reads=("lineage", "made_for", "target"), about="any")
+@rule("changed-target", "lineage", reads=("family", "lineage", "made_for", "target"), about="any")
 def changed_target(pair: Pair) -> Outcome:
     """The target is what the draft was made to follow, not something trained on from there.
 
@@ -239,6 +239,8 @@ def changed_target(pair: Pair) -> Outcome:
     how = origin.relation
     if _made_for(pair):
         return ok("The draft was made for the target as it is.")
+    if via is None and how is None and origin.base_model is None and pair.target.family is None:
+        return skip("Whether somebody trained the target on from another model is not known.")
     if via is None and not _changed_by_others(pair):
         return ok("The target was not changed by others.")
     base = via or origin.base_model

@@ -13,7 +13,9 @@ from tests.commands import run
     ("options", "said"),
     [
         pytest.param(
-            ["--device", "h100"], "It does not fit on 1 × h100-80g: it takes 4 of them, or 1 with", id="too large for one"
+            ["--device", "h100"],
+            "It does not fit on 1 × h100-80g: it takes 4 of them, or 1 with",
+            id="too large for one",
         ),
         pytest.param(
             ["--device", "h100", "-tp", "4"],

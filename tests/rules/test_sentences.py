@@ -1478,7 +1478,7 @@ IN_DOUBT: dict[str, tuple[str, str]] = {
     "mrope": ("mrope", ""),
     "attention": ("recurrent-state", "recurrent-state"),
     "recurrent_layers": ("recurrent-state", "recurrent-state"),
-    "family": ("lineage", ""),
+    "family": ("lineage changed-target", "changed-target"),
     "generation": ("lineage", ""),
     "lineage": ("lineage thinking-mode changed-target", "changed-target"),
     "variant": ("lineage tuning subject thinking-mode", ""),
