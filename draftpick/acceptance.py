@@ -35,10 +35,6 @@ class Acceptance(NamedTuple):
     low: float
     high: float
     level: float = LEVEL
-    tau: float | None = None
-    """Tokens per step including the target's own, where the method was published with it (heads, n-gram)."""
-    drafted: int | None = None
-    """The number of drafted tokens that `tau` holds for."""
     longest: int | None = None
     """The number of drafted tokens up to which rates were published; None where none were of such a target."""
     fade: float = 1.0
@@ -336,17 +332,17 @@ def _geometric(ratio: float, terms: float) -> float:
 
 
 def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str, Any]) -> Acceptance | None:
-    """The rate that the method's published tokens per step stand for, nearly all of them greedy."""
+    """The rate that the method's published tokens per step stand for, brought to the temperature asked for."""
     row = _method_row(pair, workload, known)
     if row is None:
         return None
-    k, own = row["num_spec_tokens"], row.get("of", {})
+    own = row.get("of", {})
     fade = own.get(pair.target.architecture, row.get("fade", 1.0))
     cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, PRIORS["hottest"])
     rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
-    tau = expected_step(rate, Drafting(k, fade=fade)).tau
     told = not own or pair.target.architecture in own
-    return Acceptance(rate, low, high, tau=tau, drafted=k, longest=row.get("longest", k) if told else None, fade=fade)
+    longest = row.get("longest", row["num_spec_tokens"]) if told else None
+    return Acceptance(rate, low, high, longest=longest, fade=fade)
 
 
 def _shifted(rate: float, logit: float) -> float:

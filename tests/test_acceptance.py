@@ -164,16 +164,13 @@ def test_translated_drafts_have_the_wider_interval_that_published_ones_showed() 
 
 
 @pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "medusa", "dflash", "ngram", "suffix"])
-def test_published_methods_have_a_rate_that_gives_their_length(method: str) -> None:
-    pair = Pair(KNOWN.profile(TARGET), Proposal(method, "catalogue"), Setting())
-    found = prior(pair)
+def test_published_methods_have_the_rate_that_was_fitted(method: str) -> None:
+    row = fitted()["methods"][method]["any"]
+    found = prior(Pair(KNOWN.profile(TARGET), Proposal(method, "catalogue"), Setting()))
     assert found is not None
-    assert found.tau is not None
-    assert found.drafted is not None
-    assert 1 < found.tau < found.drafted + 1
-    assert found.low <= found.rate <= found.high
-    drafting = Drafting(found.drafted, fade=found.fade)
-    assert expected_step(found.rate, drafting).tau == pytest.approx(found.tau, abs=1e-6)
+    assert (found.rate, found.low, found.high) == (row["rate"], row["low"], row["high"])
+    assert found.fade == row.get("fade", 1.0)
+    assert found.longest == (None if method == "mtp" else row.get("longest", row["num_spec_tokens"]))
 
 
 @pytest.mark.parametrize(
@@ -658,23 +655,22 @@ def only(*rates: float, k: int = 3, heat: float = -1.0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("rates", "heat", "expected", "tau"),
+    ("rates", "heat", "expected"),
     [
-        pytest.param((0.5, 0.25, 0.75), 0.0, (0.5, 0.25, 0.75), 1.875, id="as published"),
-        pytest.param((0.5, 0.0, 1.0), 1.0, (logistic(-1), 0.0, 1.0), None, id="never and always stay"),
-        pytest.param((1.0, 0.5, 1.0), 1.0, (1.0, logistic(-1), 1.0), 4.0, id="always"),
-        pytest.param((0.0, 0.0, 0.5), 9.0, (0.0, 0.0, logistic(-1.5)), 1.0, id="hotter than anything published"),
+        pytest.param((0.5, 0.25, 0.75), 0.0, (0.5, 0.25, 0.75), id="as published"),
+        pytest.param((0.5, 0.0, 1.0), 1.0, (logistic(-1), 0.0, 1.0), id="never and always stay"),
+        pytest.param((1.0, 0.5, 1.0), 1.0, (1.0, logistic(-1), 1.0), id="always"),
+        pytest.param((0.0, 0.0, 0.5), 9.0, (0.0, 0.0, logistic(-1.5)), id="hotter than anything published"),
     ],
 )
 def test_a_published_rate_at_a_temperature(
-    rates: tuple[float, float, float], heat: float, expected: tuple[float, float, float], tau: float | None
+    rates: tuple[float, float, float], heat: float, expected: tuple[float, float, float]
 ) -> None:
     pair = Pair(KNOWN.profile(TARGET), Proposal("ngram", "catalogue"), Setting())
     found = prior(pair, temperature=heat, model=only(*rates))
     assert found is not None
     assert found[:3] == pytest.approx(expected)
-    assert (found.level, found.drafted, found.own_rate, found.log_error) == (0.8, 3, None, None)
-    assert found.tau == pytest.approx(sum(found.rate**place for place in range(4)) if tau is None else tau)
+    assert found[3:] == (0.8, 3, 1.0, None, None)
     unfitted = {**only(*rates), "rate": {}}
     assert prior(pair, temperature=heat, model=unfitted) == prior(pair, temperature=0.0, model=only(*rates))
 
