@@ -735,7 +735,8 @@ def test_what_to_do_with_a_first_policy(advice: dict[str, Any], action: str, mor
     assert what_next(found, Path("my ci/pairs.toml")) == [
         "wrote a policy for Qwen/Qwen3-0.6B with Qwen/Qwen3-32B: read its comments, and set its thresholds",
         *more,
-        "next: draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm --precision 0 --output 'my ci/probe.json'; "
+        "next: draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm --tensor-parallel-size 4 "
+        "--precision 0 --output 'my ci/probe.json'; "
         "then draftpick gate 'my ci/pairs.toml' --update-baseline",
     ]
 
