@@ -970,7 +970,9 @@ def test_nothing_differs_from_itself(sums: dict[str, PromptSums]) -> None:
 
 def test_a_closed_pipe_lets_no_failing_gate_pass(tmp_path: Path) -> None:
     path = tmp_path / "pairs.toml"
-    policy = '[[pair]]\nname = "a"\ntarget = "Qwen/Qwen3-32B"\ndraft = "Qwen/Qwen2.5-0.5B"\n'
+    policy = (
+        '[[pair]]\nname = "a"\ntarget = "Qwen/Qwen3-32B"\ndraft = "Qwen/Qwen3-0.6B"\n[pair.policy]\nmin_score = 100.0\n'
+    )
     path.write_text(policy, encoding="utf-8")
     reading, writing = os.pipe()
     os.close(reading)
