@@ -273,26 +273,36 @@ class Catalog:
 
         Raises UsageError for a name that is none of the engines draftpick knows.
         """
-        asked, at, version = name.strip().partition("@")
+        asked, at, version = self._parted(name)
         if len(version) > _LONGEST_VERSION:
             raise UsageError(f"a version of {len(version):,} characters for {asked!r}", f"write {asked}@VERSION")
         if at and not version.strip():
             raise UsageError(f"no version stands behind the @ of {name!r}", f"write {asked}@VERSION, or {asked} alone")
         key = self._index["engine_names"].get(asked.lower())
         if key is None:
-            self._refuse_spelling(name)
             raise _unknown("engine", asked, self._index["engine_names"], self.engines)
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
 
-    def _refuse_spelling(self, name: str) -> None:
-        """Raise UsageError for a version that is written in another way than behind an @."""
+    def _parted(self, name: str) -> tuple[str, str, str]:
+        """Name, @ and version, also of other spellings of one version: vllm==0.8.2, vllm-0.8.2, "vllm v0.8.2".
+
+        Raises UsageError for a range of versions.
+        """
         import re
 
-        found = re.fullmatch(r"(.+?)(?:[=~<>!: ]+|-)v?(\d\S*)", name.strip()[: 2 * _LONGEST_VERSION])
+        asked, at, version = name.strip().partition("@")
+        if at:
+            return asked, at, re.sub(r"^\s*[vV](?=\d)", "", version)
+        if self._index["engine_names"].get(asked.lower()) is not None:
+            return asked, at, version
+        found = re.fullmatch(r"(.+?)\s*([=~<>!:]+|-|\s)\s*[vV]?(\d\S*)", asked[: 2 * _LONGEST_VERSION])
         key = self._index["engine_names"].get(found[1].lower()) if found is not None else None
-        if found is not None and key is not None:
-            raise UsageError(f"unknown engine {name[: 2 * _LONGEST_VERSION]!r}", f"write {key}@{found[2]}")
+        if found is None or key is None:
+            return asked, at, version
+        if found[2].strip("=-: "):
+            raise UsageError(f"unknown engine {name[: 2 * _LONGEST_VERSION]!r}", f"write {key}@{found[3]}")
+        return found[1], "@", found[3]
 
     def issues_of(self, engine: str) -> Sequence[Record]:
         """The known issues of an engine, by its key, as the catalogue writes them."""

@@ -563,12 +563,13 @@ def test_the_time_of_a_long_prompt_grows_faster_than_its_length() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--quantization", "bogus"), "--quantization bogus"),
-        (("--draft-quantization", "bogus"), "--draft-quantization bogus"),
+        (("--quantization", "bogus"), "--quantization is 'bogus'"),
+        (("--draft-quantization", "bogus"), "--draft-quantization is 'bogus'"),
     ],
 )
-def test_a_missing_prediction_says_what_is_missing(arguments: tuple[str, ...], said: str) -> None:
-    assert said in run("check", LARGE, SMALLER, "--engine", "vllm", *arguments).stdout
+def test_a_format_that_nothing_knows_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    answer = run("check", LARGE, SMALLER, "--engine", "vllm", *arguments)
+    assert (answer.exit_code, said in answer.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("device", ["a100-40g", None])

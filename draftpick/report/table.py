@@ -153,7 +153,12 @@ def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: b
     header = ["#", "draft", *(name for name, _ in columns), "verdict" if advice.setting.engine else "engine"]
     header += [] if stacked else ["what matters most"]
     numbers = frozenset({0, *range(2, 2 + len(columns))})
-    return Grid(header, rows, right=numbers, wraps=frozenset({1} if stacked else {len(header) - 1}))
+    spare = [header.index(name) for name in _SPARE if name in header] if stacked else []
+    return Grid(header, rows, right=numbers, wraps=frozenset({1} if stacked else {len(header) - 1}), spare=spare)
+
+
+_SPARE = ("score", "cost", "ratio", "accept", "size", "k")
+"""What a narrow screen does without, the least important first; JSON and wide screens have it."""
 
 
 def _gain_cell(found: Assessment) -> Cell:
