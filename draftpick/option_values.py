@@ -259,7 +259,7 @@ def _quantization(asked: str | None, option: str) -> str | None:
         return asked
     gguf, stored = (", ".join(choice.name for choice in table) for table in (GGUF_BITS, STORED_BITS))
     raise UsageError(
-        f"{option} is {asked[:40]!r}",
+        f"{option} is {asked[:40]!r}, which does not say how many bits a weight takes",
         f"name one that tells its bits, as gptq-int4, awq or w8a8; known: {stored}; of GGUF: {gguf}",
     )
 
