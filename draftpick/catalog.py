@@ -337,8 +337,9 @@ class Catalog:
                 return self._by_memory(name, rows, memory_bytes)
             known = self._index["device_names"].get(spelled)
             if known is not None:
-                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(known)
-        return self.device(name)
+                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(name)
+        found = self.device(name)
+        return found if memory_bytes is None else self._by_memory(name, [found.key, *found.others], memory_bytes)
 
     def _by_memory(self, name: str, keys: list[str], memory_bytes: int | None) -> Device:
         """The one of some rows that has about that much memory."""
@@ -387,7 +388,8 @@ def _head(head_id: str, record: Record) -> Head:
 def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -> UsageError:
     from difflib import get_close_matches
 
-    close = get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
+    within = [name for name in names if asked.lower() in name.replace("-", " ").split()]
+    close = within[:3] or get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(keys)}"
     return UsageError(f"unknown {kind} {asked!r}", f"{hint} (`draftpick catalog list --kind {kind}s` shows all)")
 
