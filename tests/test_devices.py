@@ -626,7 +626,7 @@ def test_no_two_devices_have_one_name_and_families_name_rows() -> None:
         row = known.record("devices", key)
         assert [known.device(name).key for name in (key, *row["aliases"])] == [key] * (1 + len(row["aliases"]))
         for family in row.get("stands_for", ()):
-            assert set(family["names"]) <= {*row["aliases"]}
+            assert set(family["names"]) <= {key, *row["aliases"]}
             assert set(family["others"]) <= {*rows} - {key}
 
 
