@@ -80,6 +80,10 @@ class DeviceRecord(Record):
     """Nominal, of one."""
     assumed: bool = False
     """Nobody named one."""
+    others: list[str] = []
+    """Keys of the devices that the name given may mean as well; this one is assumed."""
+    note: str | None = None
+    """What was assumed of that name."""
 
 
 class EngineRecord(Record):

@@ -318,14 +318,22 @@ class Catalog:
         return tuple(self.engine(key) for key in self.engines)
 
     def device(self, name: str) -> Device:
-        """A device by key or alias, with blanks or dashes. Raises UsageError for an unknown one."""
+        """A device by key or alias, however it is spelled. Raises UsageError for an unknown one.
+
+        A name that several devices have gives the one that stands for them, with the others beside it.
+        """
+        from draftpick.catalog_names import device_name
+
         names, asked = self._index["device_names"], name.strip().lower()
-        key = names.get(asked) or names.get("-".join(asked.split()))
-        if key is None:
+        plain = device_name(asked)
+        key = names.get(asked) or {device_name(known): key for known, key in names.items()}.get(plain)
+        if key is None or not plain:
             raise _unknown("device", name, names, self.devices)
         row = self.devices[key]
-        fields = Device._fields
-        return Device(**{name: value for name, value in row.items() if name in fields}, key=key)
+        families = (one for one in row.get("stands_for", ()) if plain in map(device_name, one["names"]))
+        others = next((tuple(one["others"]) for one in families), ())
+        known = {field: value for field, value in row.items() if field in Device._fields}
+        return Device(**known, key=key, asked=name.strip() if others else "", others=others)
 
     def device_seen(self, name: str, memory_bytes: int | None) -> Device:
         """The row of a device that is here, by what torch or its own tool calls it and by the memory they show.
@@ -339,8 +347,9 @@ class Catalog:
                 return self._by_memory(name, rows, memory_bytes)
             known = self._index["device_names"].get(spelled)
             if known is not None:
-                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(known)
-        return self.device(name)
+                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(name)
+        found = self.device(name)
+        return found if memory_bytes is None else self._by_memory(name, [found.key, *found.others], memory_bytes)
 
     def _by_memory(self, name: str, keys: list[str], memory_bytes: int | None) -> Device:
         """The one of some rows that has about that much memory."""
@@ -389,7 +398,8 @@ def _head(head_id: str, record: Record) -> Head:
 def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -> UsageError:
     from difflib import get_close_matches
 
-    close = get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
+    within = [name for name in names if asked.lower() in name.replace("-", " ").split()]
+    close = within[:3] or get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(keys)}"
     return UsageError(f"unknown {kind} {asked!r}", f"{hint} (`draftpick catalog list --kind {kind}s` shows all)")
 

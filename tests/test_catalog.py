@@ -227,7 +227,8 @@ def test_devices_and_engines_of_an_overlay(tmp_path: Path) -> None:
     document = run(
         "recommend", TARGET, "--device", "X", "--engine", "vllm", "--json", "--catalog", str(tmp_path)
     ).document
-    assert document["device"] == {"id": "tpu-x", "name": "TPU X", "count": 1, "memory_bytes": 1000, "assumed": False}
+    named = {"id": "tpu-x", "name": "TPU X", "count": 1, "memory_bytes": 1000}
+    assert document["device"] == {**named, "assumed": False, "others": [], "note": None}
     assert document["engine"]["version"].startswith("1")
 
 

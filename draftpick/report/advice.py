@@ -525,7 +525,8 @@ def _rests_on(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[tupl
     if advice.engine is not None:
         yield "engine", f"{advice.engine.id} {advice.engine.version}"
     if advice.device is not None:
-        assumed = " (assumed: none was named)" if advice.device.assumed else ""
+        said = "assumed: none was named" if advice.device.assumed else advice.device.note
+        assumed = f" ({said})" if said else ""
         yield "device", f"{advice.device.count} × {advice.device.id}, {advice.device.name}{assumed}"
     if advice.target is not None and (best is None or best.evidence not in MEASURED):
         yield "formats", _formats(advice)
@@ -619,6 +620,8 @@ def _doubts_about(advice: AdviceFile, best: CandidateRecord) -> Iterable[str]:
         yield f"what it gains could not be predicted: {best.plan.missing}"
     if advice.device is not None and advice.device.assumed:
         yield f"no device was named: {advice.device.id} is assumed"
+    elif advice.device is not None and advice.device.note is not None:
+        yield f"device {advice.device.id} is {advice.device.note}"
     if best.tokenizer is not None and not best.tokenizer.verified and best.tokenizer.relation != "different":
         yield f"tokenizers: {best.tokenizer.reason}"
     for role, model in (("target", advice.target), ("draft", best.model)):

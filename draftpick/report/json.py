@@ -269,6 +269,8 @@ def _device_values(device: Device, count: int, *, assumed: bool) -> dict[str, An
         "count": count,
         "memory_bytes": device.memory_bytes,
         "assumed": assumed,
+        "others": list(device.others),
+        "note": device.note,
     }
 
 

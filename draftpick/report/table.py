@@ -283,5 +283,6 @@ def _footer(advice: Advice) -> str:
     if engine is not None:
         note = table_of(engine).note
         place = f"engine {engine.key} {printable(engine.version)}" + (f" ({printable(note)})" if note else "")
-    device = f", device {advice.setting.device.key}" if advice.setting.device else ""
+    named = advice.setting.device
+    device = f", device {named.key}{f' ({printable(named.note)})' if named.note else ''}" if named else ""
     return f"{place}{device}; catalogue of {advice.catalog_date}; {ran(advice)}."
