@@ -240,6 +240,8 @@ def changed_target(pair: Pair) -> Outcome:
     if _made_for(pair):
         return ok("The draft was made for the target as it is.")
     if via is None and not _changed_by_others(pair):
+        if (unknown := _untold(pair.target)) is not None:
+            return skip(unknown)
         return ok("The target was not changed by others.")
     base = via or origin.base_model
     evidence: Evidence = {"base": base, "relation": how}
@@ -260,11 +262,21 @@ def _changed_by_others(pair: Pair) -> bool:
     origin, base = pair.target.lineage, pair.target.lineage.base_model
     if base is None or origin.relation not in CHANGES:
         return False
-    owner = _owner(pair.target.id)
+    owner = _maker(pair.target)
     theirs = [base]
     if pair.draft is not None:
         theirs += [pair.draft.id, pair.draft.lineage.base_model or ""]
     return not owner or owner not in map(_owner, theirs)
+
+
+def _untold(target: ModelProfile) -> str | None:
+    """What is not known of how files became what they are; None where somebody wrote it down."""
+    base, relation = target.lineage.base_model, target.lineage.relation
+    if base is None and (target.family is None or (target.from_files and "family" in target.uncertain)):
+        return "Whether others changed the target is not known: nothing names the model it was made from."
+    if base is not None and relation is None and target.from_files and _maker(target) != _owner(base):
+        return f"Whether the target is {base} as it was published, or trained on from there, is not known."
+    return None
 
 
 def _made_for(pair: Pair) -> bool:
@@ -272,6 +284,11 @@ def _made_for(pair: Pair) -> bool:
     if pair.draft is not None:
         return pair.target.id in pair.draft.made_for
     return pair.proposal.head is not None and pair.target.id in targets_of(pair.proposal.head.target)
+
+
+def _maker(model: ModelProfile) -> str:
+    """Who published a model; nobody is named by the path of a folder or file."""
+    return "" if model.path is not None and model.origin in ("folder", "gguf") else _owner(model.id)
 
 
 def _owner(model_id: str) -> str:
@@ -300,7 +317,7 @@ def made_for(pair: Pair) -> Outcome:
         return ok(f"The draft was published for {pair.target.id}.", targets=list(draft.made_for))
     if draft is not None and draft.made_for:
         return not_applicable(f"The draft was published for {', '.join(draft.made_for)}.")
-    return not_applicable("The draft is a model of its own.")
+    return not_applicable("The draft names no target that it was published for.")
 
 
 def targets_of(text: str) -> tuple[str, ...]:
@@ -325,7 +342,7 @@ def licence(pair: Pair) -> Outcome:
         return not_applicable("No second set of weights.")
     ours, theirs = pair.target.license, second.license
     if ours is None or theirs is None or ours in UNREAD or theirs in UNREAD:
-        return skip("The licence of one side is not known.")
+        return skip("The licence of at least one side is not known.")
     evidence: Evidence = {"target": ours, "draft": theirs}
     strictness = _strictness(theirs) - _strictness(ours)
     if strictness > 0 and _strictness(theirs) == 2:
