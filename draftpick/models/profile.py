@@ -134,13 +134,13 @@ class ModelProfile(NamedTuple):
 
     @property
     def from_files(self) -> bool:
-        """Whether the model's own files were read, so that what they leave out was taken from its like or is unknown."""
+        """Whether the model's own files were read, so that what they leave out is not there."""
         return self.origin in ("folder", "gguf", "cache", "hub")
 
     @property
     def form_known(self) -> bool:
         """Whether anything says what kind of model this is; an empty config.json does not."""
-        return not self.from_files or self.architecture is not None or self.model_type is not None
+        return self.origin == "catalogue" or self.architecture is not None or self.model_type is not None
 
     @property
     def is_moe(self) -> bool:

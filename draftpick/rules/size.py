@@ -125,11 +125,6 @@ def _copy_of(target: ModelProfile, draft: ModelProfile) -> str | None:
 
 def _told_apart(target: ModelProfile, draft: ModelProfile) -> bool:
     """Whether names of published models or shapes say that these are two; paths of files say nothing."""
-    if (target.family, target.generation, target.name) != (draft.family, draft.generation, draft.name) and None not in (
-        target.family,
-        draft.family,
-    ):
-        return True
     if all(side.path is None or side.origin in ("cache", "hub") for side in (target, draft)):
         return True
     return any(
