@@ -130,7 +130,7 @@ def basis(pair: Pair, workload: str | None = None) -> Basis:
     inputs = features(pair, workload)
     assert inputs is not None
     near = _closest(pair, inputs, known["rows"])
-    return Basis(_sentence(inputs, near, known), tuple(row for row, _ in near))
+    return Basis(_sentence(pair, inputs, near, known), tuple(row for row, _ in near))
 
 
 def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) -> dict[str, float] | None:
@@ -380,9 +380,19 @@ def _closest(pair: Pair, inputs: Mapping[str, float], rows: list[list[Any]], n: 
     return [(row_id, distance) for distance, row_id in found[:n] if distance < PRIORS["closest"]]
 
 
-def _sentence(inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]) -> str:
+def _sentence(
+    pair: Pair, inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]
+) -> str:
     facts = [name for name in inputs if name not in ("constant", "draft size", "size ratio", "quantisation")]
-    kind = ", ".join(facts) if facts else "same tokenizer and lineage"
+    unknown = {
+        "tokenizer": _uncompared(pair) and "other tokenizer" not in inputs,
+        "lineage": lineage.lineage(pair).kind == "skip",
+    }
+    if not facts and not all(unknown.values()):
+        facts = ["same " + " and ".join(name for name in unknown if not unknown[name])]
+    if any(unknown.values()):
+        facts.append(" and ".join(name for name in unknown if unknown[name]) + " not known, taken as the same")
+    kind = ", ".join(facts)
     near = "; nearest: " + ", ".join(row for row, _ in rests_on) if rests_on else "; none of them is near this pair"
     return f"A line through {known['fit']['rows']} published rows of {known['fit']['sources']} sources ({kind}){near}."
 

@@ -727,7 +727,8 @@ def catalog_add(
     """Write what a model's files say into an overlay, by default the one in your configuration folder."""
     from draftpick.catalog import load, user_folder
     from draftpick.models import resolve
-    from draftpick.overlay import add_to_overlay
+    from draftpick.overlay import add_to_overlay, left_unknown
+    from draftpick.report.text import printable
 
     folder = catalog_folder or user_folder()
     if folder is None:
@@ -737,6 +738,8 @@ def catalog_add(
     profile = resolve(model, catalog, revision=revision, offline=bool(offline), id=model_id)
     path = add_to_overlay(profile, folder, catalog, model_id=model_id)
     console.remark(f"written to {path}")
+    for line in left_unknown(profile):
+        console.remark(f"warning: {printable(model)}: {line}, and add it again")
 
 
 # ---------------------------------------------------------------------- the application

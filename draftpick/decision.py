@@ -93,7 +93,7 @@ def _judged_by(drafts: Sequence[Assessment]) -> str:
 
 
 def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
-    why = best.relation.reason if best.relation is not None else "one tokenizer is not known"
+    why = best.relation.reason if best.relation is not None else "at least one tokenizer is not known"
     rests_on = "what is predicted holds only if they agree" if best.prediction is not None else _judged_by([best])
     sentence = (
         f"Nothing is known against {best.proposal.label} in front of {target.id}{_engine(best)}, but nothing says "

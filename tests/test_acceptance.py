@@ -730,6 +730,18 @@ FITTED = fitted()["fit"]
         pytest.param(models({}, {}), None, "(other origin); none of them is near this pair.", id="a fact"),
         pytest.param(models({}, {}), "code", "(other origin, code); none of them is near this pair.", id="two facts"),
         pytest.param(
+            models({"family": None}, {"family": None})._replace(relation=None),
+            None,
+            "(tokenizer and lineage not known, taken as the same); none of them is near this pair.",
+            id="nothing is known",
+        ),
+        pytest.param(
+            models({"lineage": Lineage(data="one")}, {"lineage": Lineage(data="one")})._replace(relation=None),
+            None,
+            "(same lineage, tokenizer not known, taken as the same); none of them is near this pair.",
+            id="ids were not compared",
+        ),
+        pytest.param(
             models({"lineage": Lineage(data="one")}, {"lineage": Lineage(data="one")}),
             None,
             "(same tokenizer and lineage); none of them is near this pair.",

@@ -223,7 +223,7 @@ def tokenizer(found: Assessment) -> dict[str, Any] | None:
     return {
         "relation": relation.kind if relation is not None else "unknown",
         "verified": relation.verified if relation is not None else False,
-        "reason": relation.reason if relation is not None else "a tokenizer is not known",
+        "reason": relation.reason if relation is not None else "at least one tokenizer is not known",
         "first_difference": _difference(relation),
         "same_cut": relation.same_cut if relation is not None else None,
         "only_target": list(relation.only_target) if relation is not None else [],

@@ -90,6 +90,8 @@ def self_draft(pair: Pair) -> Outcome:
         return reject(f"{draft.id} is the target itself.", same=True)
     copy = _copy_of(target, draft)
     if copy is None:
+        if not _told_apart(target, draft):
+            return skip("Whether the draft is another model than the target is not known: nothing tells them apart.")
         return ok("The draft is another model than the target.")
     ratio = bytes_ratio(pair)
     message = f"The draft is the target in another storage format ({copy}) and {_bytes_beside(ratio)}."
@@ -119,6 +121,16 @@ def _copy_of(target: ModelProfile, draft: ModelProfile) -> str | None:
     if target.quantization != draft.quantization and _same_model(target, draft):
         return "by its shape"
     return None
+
+
+def _told_apart(target: ModelProfile, draft: ModelProfile) -> bool:
+    """Whether names of published models or shapes say that these are two; paths of files say nothing."""
+    if all(side.path is None or side.origin in ("cache", "hub") for side in (target, draft)):
+        return True
+    return any(
+        ours is not None and theirs is not None and ours != theirs
+        for ours, theirs in zip(_shape(target), _shape(draft), strict=True)
+    )
 
 
 def _source(model: ModelProfile) -> str:
@@ -289,7 +301,7 @@ def moe_verify(pair: Pair) -> Outcome:
     """
     experts = pair.target.experts
     if experts is None:
-        dense = pair.target.params_active is None
+        dense = pair.target.params_active is None and pair.target.form_known
         return not_applicable("The target is dense." if dense else "The target's expert layout is not known.")
     k = pair.setting.num_spec_tokens or ASSUMED
     touched = experts.num_experts * (1 - (1 - experts.experts_per_token / experts.num_experts) ** (k + 1))
