@@ -270,8 +270,6 @@ def changed_target(pair: Pair) -> Outcome:
     how = origin.relation
     if _made_for(pair):
         return ok("The draft was made for the target as it is.")
-    if via is None and how is None and origin.base_model is None and pair.target.family is None:
-        return skip("Whether somebody trained the target on from another model is not known.")
     if via is None and not _changed_by_others(pair):
         if (unknown := _untold(pair.target)) is not None:
             return skip(unknown)
