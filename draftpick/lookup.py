@@ -62,8 +62,24 @@ def prompt_lookup(max_n: int = 2, stop_ids: frozenset[int] = frozenset()) -> Ngr
 class _Node:
     """Of the tree of all n-grams of a text: how often it occurs, and what followed, in order of first sight."""
 
+    token: int = -1
+    place: int = 0
+    """Among what follows the same text."""
     count: int = 0
     children: dict[int, _Node] = field(default_factory=dict)
+    likeliest: _Node | None = None
+    """The child that occurs most often, of several the first that was seen."""
+
+    def followed_by(self, token: int) -> _Node:
+        """The child of that token, seen once more."""
+        child = self.children.get(token)
+        if child is None:
+            child = self.children[token] = _Node(token, len(self.children))
+        child.count += 1
+        best = self.likeliest
+        if best is None or (child.count, -child.place) > (best.count, -best.place):
+            self.likeliest = child
+        return child
 
 
 class SuffixLookup(NamedTuple):
@@ -83,10 +99,8 @@ class SuffixLookup(NamedTuple):
         active: deque[_Node] = deque(maxlen=self.max_depth)
         for end in range(1, len(ids)):
             active.append(root)
-            for place, node in enumerate(active):
-                child = node.children.setdefault(ids[end - 1], _Node())
-                child.count += 1
-                active[place] = child
+            token = ids[end - 1]
+            active = deque((node.followed_by(token) for node in active), self.max_depth)
             if end >= begin:
                 yield self._best(active, k)
 
@@ -105,12 +119,11 @@ class SuffixLookup(NamedTuple):
         """The likeliest way on from a node, and its expected number of hits."""
         proposal: list[int] = []
         score, chance = 0.0, 1.0
-        while len(proposal) < most and node.children:
-            token, child = max(node.children.items(), key=lambda item: item[1].count)
+        while len(proposal) < most and (child := node.likeliest) is not None:
             chance *= child.count / node.count
             if chance < self.min_token_prob:
                 break
-            proposal.append(token)
+            proposal.append(child.token)
             score += chance
             node = child
         return proposal, score
