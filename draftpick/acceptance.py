@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from draftpick.choices import PRIORS
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, WORKLOADS, Engine, Pair
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, WORKLOADS, Engine, Pair
 from draftpick.rules import lineage
 from draftpick.rules.engine_facts import in_version
 from draftpick.rules.figures import bits_per_weight
@@ -35,10 +35,10 @@ class Acceptance(NamedTuple):
     low: float
     high: float
     level: float = LEVEL
-    tau: float | None = None
-    """Tokens per step including the target's own, where the method was published with it (heads, n-gram)."""
-    drafted: int | None = None
-    """The number of drafted tokens that `tau` holds for."""
+    longest: int | None = None
+    """The number of drafted tokens up to which rates were published; None where none were of such a target."""
+    fade: float = 1.0
+    """Rate of a token over that of the one before it; below 1 `rate` is that of the first."""
     own_rate: float | None = None
     """The rate with a target of the draft's own kind: what the draft's confidence goes by."""
     log_error: tuple[float, float] | None = None
@@ -67,7 +67,7 @@ class Drafting(NamedTuple):
     samples: bool = False
     """The draft samples with the request's temperature, and speculative sampling accepts."""
     fade: float = 1.0
-    """Rate of a token over that of the one before it, where all are drafted in one pass, unseen by each other."""
+    """Rate of a token over that of the one before it, the earlier ones having been accepted."""
 
 
 class Step(NamedTuple):
@@ -111,6 +111,7 @@ def prior(
         rate=met_rate(logistic(logit), inputs, coefficients),
         low=met_rate(logistic(logit - Z * spread), inputs, coefficients),
         high=met_rate(logistic(logit + Z * spread), inputs, coefficients),
+        fade=PRIORS["parallel_fade"] if pair.method in IN_PARALLEL else 1.0,
         own_rate=logistic(logit),
         log_error=_error(pair, known),
     )
@@ -129,7 +130,7 @@ def basis(pair: Pair, workload: str | None = None) -> Basis:
     inputs = features(pair, workload)
     assert inputs is not None
     near = _closest(pair, inputs, known["rows"])
-    return Basis(_sentence(inputs, near, known), tuple(row for row, _ in near))
+    return Basis(_sentence(pair, inputs, near, known), tuple(row for row, _ in near))
 
 
 def features(pair: Pair, workload: str | None = None, temperature: float = 0.0) -> dict[str, float] | None:
@@ -331,14 +332,17 @@ def _geometric(ratio: float, terms: float) -> float:
 
 
 def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str, Any]) -> Acceptance | None:
-    """The rate that the method's published tokens per step stand for, nearly all of them greedy."""
+    """The rate that the method's published tokens per step stand for, brought to the temperature asked for."""
     row = _method_row(pair, workload, known)
     if row is None:
         return None
-    k = row["num_spec_tokens"]
+    own = row.get("of", {})
+    fade = own.get(pair.target.architecture, row.get("fade", 1.0))
     cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, PRIORS["hottest"])
     rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
-    return Acceptance(rate, low, high, tau=_geometric(rate, k + 1), drafted=k)
+    told = not own or pair.target.architecture in own
+    longest = row.get("longest", row["num_spec_tokens"]) if told else None
+    return Acceptance(rate, low, high, longest=longest, fade=fade)
 
 
 def _shifted(rate: float, logit: float) -> float:
@@ -376,9 +380,19 @@ def _closest(pair: Pair, inputs: Mapping[str, float], rows: list[list[Any]], n: 
     return [(row_id, distance) for distance, row_id in found[:n] if distance < PRIORS["closest"]]
 
 
-def _sentence(inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]) -> str:
+def _sentence(
+    pair: Pair, inputs: Mapping[str, float], rests_on: list[tuple[str, float]], known: Mapping[str, Any]
+) -> str:
     facts = [name for name in inputs if name not in ("constant", "draft size", "size ratio", "quantisation")]
-    kind = ", ".join(facts) if facts else "same tokenizer and lineage"
+    unknown = {
+        "tokenizer": _uncompared(pair) and "other tokenizer" not in inputs,
+        "lineage": lineage.lineage(pair).kind == "skip",
+    }
+    if not facts and not all(unknown.values()):
+        facts = ["same " + " and ".join(name for name in unknown if not unknown[name])]
+    if any(unknown.values()):
+        facts.append(" and ".join(name for name in unknown if unknown[name]) + " not known, taken as the same")
+    kind = ", ".join(facts)
     near = "; nearest: " + ", ".join(row for row, _ in rests_on) if rests_on else "; none of them is near this pair"
     return f"A line through {known['fit']['rows']} published rows of {known['fit']['sources']} sources ({kind}){near}."
 

@@ -80,6 +80,10 @@ class DeviceRecord(Record):
     """Nominal, of one."""
     assumed: bool = False
     """Nobody named one."""
+    others: list[str] = []
+    """Keys of the devices that the name given may mean as well; this one is assumed."""
+    note: str | None = None
+    """What was assumed of that name."""
 
 
 class EngineRecord(Record):
@@ -162,6 +166,8 @@ class FindingRecord(Record):
     """The values that were compared."""
     weight: Annotated[float, Field(ge=0, lt=1e9)] | None = None
     """In the score."""
+    certain: bool = True
+    """Whether every fact that it goes by was read; false where one is recalled, derived or only probable."""
     ignored_because: str | None = None
     """The reason that was given to ignore it."""
 
@@ -222,6 +228,8 @@ class AcceptanceRecord(Record):
     high: Share
     level: Share | None = None
     """Of the interval."""
+    fade: Share = 1.0
+    """Rate of a token over that of the one before it; below 1 `rate` is that of the first."""
     source: str
     """What it rests on, in words."""
     rests_on: list[str] = []

@@ -20,7 +20,7 @@ from draftpick.choices import (
 )
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Fingerprint, Relation, compare, rows_apart
-from draftpick.pair import DRAFT_FREE, Device, Engine, Pair, Proposal, Setting
+from draftpick.pair import DRAFT_FREE, NOTHING, Device, Engine, Pair, Proposal, Setting
 from draftpick.rules import Finding, judge
 from draftpick.rules.engine import Verdict, needed_option, verdict
 from draftpick.rules.figures import kept_share
@@ -72,6 +72,12 @@ class Assessment:
         if devices == self.pair.setting.tensor_parallel_size:
             return self.budget
         return self._budget(self.pair._replace(setting=self.pair.setting._replace(tensor_parallel_size=devices)))
+
+    def devices_with(self, quantization: str) -> int | None:
+        """The fewest devices that hold the target alone with its weights stored so; None where nobody can tell."""
+        setting = self.pair.setting._replace(quantization=quantization, tensor_parallel_size=1)
+        held = self._budget(self.pair._replace(setting=setting, proposal=NOTHING))
+        return 1 if held.fits else held.min_tensor_parallel_size
 
     @property
     def num_devices(self) -> int:

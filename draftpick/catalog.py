@@ -273,26 +273,36 @@ class Catalog:
 
         Raises UsageError for a name that is none of the engines draftpick knows.
         """
-        asked, at, version = name.strip().partition("@")
+        asked, at, version = self._parted(name)
         if len(version) > _LONGEST_VERSION:
             raise UsageError(f"a version of {len(version):,} characters for {asked!r}", f"write {asked}@VERSION")
         if at and not version.strip():
             raise UsageError(f"no version stands behind the @ of {name!r}", f"write {asked}@VERSION, or {asked} alone")
         key = self._index["engine_names"].get(asked.lower())
         if key is None:
-            self._refuse_spelling(name)
             raise _unknown("engine", asked, self._index["engine_names"], self.engines)
         facts = self.engines[key]
         return Engine(key=key, name=facts["name"], version=version or str(facts["version"]), facts=facts)
 
-    def _refuse_spelling(self, name: str) -> None:
-        """Raise UsageError for a version that is written in another way than behind an @."""
+    def _parted(self, name: str) -> tuple[str, str, str]:
+        """Name, @ and version, also of other spellings of one version: vllm==0.8.2, vllm-0.8.2, "vllm v0.8.2".
+
+        Raises UsageError for a range of versions.
+        """
         import re
 
-        found = re.fullmatch(r"(.+?)(?:[=~<>!: ]+|-)v?(\d\S*)", name.strip()[: 2 * _LONGEST_VERSION])
+        asked, at, version = name.strip().partition("@")
+        if at:
+            return asked, at, re.sub(r"^\s*[vV](?=\d)", "", version)
+        if self._index["engine_names"].get(asked.lower()) is not None:
+            return asked, at, version
+        found = re.fullmatch(r"(.+?)\s*([=~<>!:]+|-|\s)\s*[vV]?(\d\S*)", asked[: 2 * _LONGEST_VERSION])
         key = self._index["engine_names"].get(found[1].lower()) if found is not None else None
-        if found is not None and key is not None:
-            raise UsageError(f"unknown engine {name[: 2 * _LONGEST_VERSION]!r}", f"write {key}@{found[2]}")
+        if found is None or key is None:
+            return asked, at, version
+        if found[2].strip("=-: "):
+            raise UsageError(f"unknown engine {name[: 2 * _LONGEST_VERSION]!r}", f"write {key}@{found[3]}")
+        return found[1], "@", found[3]
 
     def issues_of(self, engine: str) -> Sequence[Record]:
         """The known issues of an engine, by its key, as the catalogue writes them."""
@@ -308,14 +318,22 @@ class Catalog:
         return tuple(self.engine(key) for key in self.engines)
 
     def device(self, name: str) -> Device:
-        """A device by key or alias, with blanks or dashes. Raises UsageError for an unknown one."""
+        """A device by key or alias, however it is spelled. Raises UsageError for an unknown one.
+
+        A name that several devices have gives the one that stands for them, with the others beside it.
+        """
+        from draftpick.catalog_names import device_name
+
         names, asked = self._index["device_names"], name.strip().lower()
-        key = names.get(asked) or names.get("-".join(asked.split()))
-        if key is None:
+        plain = device_name(asked)
+        key = names.get(asked) or {device_name(known): key for known, key in names.items()}.get(plain)
+        if key is None or not plain:
             raise _unknown("device", name, names, self.devices)
         row = self.devices[key]
-        fields = Device._fields
-        return Device(**{name: value for name, value in row.items() if name in fields}, key=key)
+        families = (one for one in row.get("stands_for", ()) if plain in map(device_name, one["names"]))
+        others = next((tuple(one["others"]) for one in families), ())
+        known = {field: value for field, value in row.items() if field in Device._fields}
+        return Device(**known, key=key, asked=name.strip() if others else "", others=others)
 
     def device_seen(self, name: str, memory_bytes: int | None) -> Device:
         """The row of a device that is here, by what torch or its own tool calls it and by the memory they show.
@@ -329,8 +347,9 @@ class Catalog:
                 return self._by_memory(name, rows, memory_bytes)
             known = self._index["device_names"].get(spelled)
             if known is not None:
-                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(known)
-        return self.device(name)
+                return self._by_memory(name, [known], memory_bytes) if memory_bytes is not None else self.device(name)
+        found = self.device(name)
+        return found if memory_bytes is None else self._by_memory(name, [found.key, *found.others], memory_bytes)
 
     def _by_memory(self, name: str, keys: list[str], memory_bytes: int | None) -> Device:
         """The one of some rows that has about that much memory."""
@@ -379,7 +398,8 @@ def _head(head_id: str, record: Record) -> Head:
 def _unknown(kind: str, asked: str, names: Iterable[str], keys: Iterable[str]) -> UsageError:
     from difflib import get_close_matches
 
-    close = get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
+    within = [name for name in names if asked.lower() in name.replace("-", " ").split()]
+    close = within[:3] or get_close_matches(asked.lower(), list(names), n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(keys)}"
     return UsageError(f"unknown {kind} {asked!r}", f"{hint} (`draftpick catalog list --kind {kind}s` shows all)")
 

@@ -29,6 +29,8 @@ DETAILS = {
 }
 """What nobody needs for a judgement, only for a look at the record."""
 KINDS = ("models", "heads", "tokenizers", "engines", "devices", "issues")
+NO_FAMILY = "local"
+"""Family of an overlay's file for models of which none is known."""
 TRAITS = ("family", "tokenizer", "vocab_size", "params_active", "params_text", "params_total")
 HEAVY_TOKENIZER_FIELDS = ("control", "blocks", "sketch", "head")
 
@@ -164,7 +166,8 @@ def _add_family(index: Record, content: Record, origin: str | None, without: str
         if without is not None and row["id"].lower() == without.lower():
             continue
         record = _plain(row)
-        record.setdefault("family", family)
+        if family != NO_FAMILY:
+            record.setdefault("family", family)
         if origin:
             record["origin"] = origin
         index["models"][record.pop("id")] = record

@@ -1,7 +1,8 @@
-"""Names of models: what a mistyped one may mean."""
+"""Names as people spell them: which model a mistyped one may mean, and which device one that a tool prints."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
@@ -30,6 +31,17 @@ def nearest(name: str, ids: Iterable[str], n: int = 3) -> list[str]:
 def bare(name: str) -> str:
     """A name in lower case, without organisation and separators."""
     return "".join(character for character in name.rstrip("/").rsplit("/", 1)[-1].lower() if character.isalnum())
+
+
+_VENDORS = re.compile(r"(?:nvidia|amd|huawei|apple|intel|tesla|geforce|quadro|instinct|radeon|ascend)(?=.)")
+
+
+def device_name(name: str) -> str:
+    """A device's name without separators, in lower case, and without the vendor and the brand before it."""
+    plain = "".join(character for character in name.lower() if character.isalnum())
+    while (found := _VENDORS.match(plain)) is not None:
+        plain = plain[found.end() :]
+    return plain
 
 
 def _digits(name: str) -> str:

@@ -68,7 +68,11 @@ TABLE: tuple[Choice, ...] = (
     Choice("moe-verify.long", 4, "longer drafts gave sparse targets nothing in public reports"),
     Choice("draft-length.assumed", 3, "the length assumed where none is given"),
     Choice("draft-length.long", 8, "the best k of nearly every published pair is at most 8"),
-    Choice("draft-length.reuse", 3, "one MTP layer run more than three times drafts off its training"),
+    Choice(
+        "draft-length.reuse",
+        3,
+        "run more often an MTP layer drafts off its training: past that DeepSeek-V4 gains nothing, PM1769 to PM1784",
+    ),
     Choice("context-length.halving", 0.1, "score lost each time the draft's context is half of what is wanted"),
     Choice("context-length.asked", 0.3, "score where a length was asked for and the draft ends before it"),
     Choice("tensor-parallel.sharded", 4, "from four devices on, a small draft's all-reduces weigh more than its work"),
@@ -161,6 +165,11 @@ PRIOR_TABLE: tuple[Choice, ...] = (
         "parallel_fade",
         0.87,
         "tokens drafted in one pass see nothing of each other: PM0624 to PM0627 accept 0.75 of 2 and 0.41 of 5",
+    ),
+    Choice(
+        "block_fade",
+        0.955,
+        "the same of heads that guess a block: the curves of DSpark, PM1860 to PM1883, fade by 0.945 to 0.965 a token",
     ),
     Choice("hottest", 1.5, "nothing was published at a higher temperature: beyond it a rate is not taken to fall"),
     Choice("most_generations", 3, "versions apart beyond which it matters no more how many"),
@@ -475,3 +484,14 @@ MEMORY: Mapping[str, float] = {choice.name: choice.value for choice in MEMORY_TA
 def memory_choice(name: str, engine: str | None) -> float:
     """A choice about memory as an engine has it, where one of its own is listed."""
     return MEMORY.get(f"{name}.{engine}", MEMORY[name])
+
+
+FEWER_BITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "llama.cpp": ("q8_0", "q4_k_m"),
+        "mlx": ("int8", "int4"),
+        "huawei": ("w8a8", "w4a8"),
+        "others": ("fp8", "awq"),
+    }
+)
+"""Formats in which people store a target that is too large, by engine or maker of the device, mildest first."""

@@ -389,9 +389,13 @@ def launch(
     from draftpick.launch_input import Choice, wanted_from
     from draftpick.report import launch as report
 
+    wanted = Format.json if json else output_format or Format.table
+    if wanted is Format.html:
+        raise UsageError(
+            "launch writes no html", "one of table (the script), json, markdown; `draftpick report` has html"
+        )
     choice = Choice(engine, draft_model, method, num_speculative_tokens)
     found = starting.launch(wanted_from(advice, choice, load(catalog_folder)))
-    wanted = Format.json if json else output_format or Format.table
     if wanted is Format.json:
         console.write(report.json(found), output)
     elif wanted is Format.markdown:
@@ -427,14 +431,7 @@ def gate(
     """In CI: exit 1 when a pair misses its policy, or got worse than its baseline."""
     options = _options(dict(locals()))
     if init is not None:
-        from draftpick.advice_file import read_advice
-        from draftpick.gating.start import first_policy, what_next
-        from draftpick.report.text import printable
-
-        advice = read_advice(init)
-        console.write(first_policy(advice), output)
-        for line in what_next(advice, output or Path("pairs.toml")):
-            console.remark(printable(line))
+        _start_gate(init, options, "json" if json else output_format.value if output_format is not None else None)
         return
     from draftpick import commands
 
@@ -442,8 +439,33 @@ def gate(
     with console.Progress() as say:
         result = commands.gate(options, say=say, ask=_ask)
     wanted = GateFormat.json if json else output_format or GateFormat.table
-    console.write(_gate_text(result, wanted, console.screen(no_color, output)), output)
-    raise typer.Exit(0 if exit_zero else result.exit_code)
+    code = 0 if exit_zero else result.exit_code
+    console.write(_gate_text(result, wanted, console.screen(no_color, output)), output, cut=code)
+    raise typer.Exit(code)
+
+
+def _start_gate(saved: Path, options: dict[str, Any], form: str | None) -> None:
+    """Write the first policy of an answer, and say how to go on."""
+    from draftpick.advice_file import read_advice
+    from draftpick.gating.start import first_policy
+    from draftpick.report.next_steps import what_next
+    from draftpick.report.text import printable
+
+    if form not in (None, "table"):
+        raise UsageError(f"--init writes TOML, and no {form}", "leave --format out: it is for the result of a gate")
+    if options["update_baseline"]:
+        raise UsageError("--init and --update-baseline were both given", "write the policy first, then take a baseline")
+    output: Path | None = options["output"]
+    kept = output if output is not None and str(output) != "-" else None
+    advice = read_advice(saved)
+    given = {"catalog": options["catalog_folder"], "offline": options["offline"], "yes": options["yes"]}
+    asked = {
+        name: value if isinstance(value, bool) else str(value) for name, value in given.items() if value is not None
+    }
+    steps = what_next(advice, kept, saved=saved, given=asked)
+    console.write(first_policy(advice, kept or Path("pairs.toml")), output)
+    for line in steps:
+        console.remark(printable(line))
 
 
 def _gate_text(result: "GateFile", wanted: GateFormat, screen: dict[str, Any]) -> str:
@@ -705,7 +727,8 @@ def catalog_add(
     """Write what a model's files say into an overlay, by default the one in your configuration folder."""
     from draftpick.catalog import load, user_folder
     from draftpick.models import resolve
-    from draftpick.overlay import add_to_overlay
+    from draftpick.overlay import add_to_overlay, left_unknown
+    from draftpick.report.text import printable
 
     folder = catalog_folder or user_folder()
     if folder is None:
@@ -715,6 +738,8 @@ def catalog_add(
     profile = resolve(model, catalog, revision=revision, offline=bool(offline), id=model_id)
     path = add_to_overlay(profile, folder, catalog, model_id=model_id)
     console.remark(f"written to {path}")
+    for line in left_unknown(profile):
+        console.remark(f"warning: {printable(model)}: {line}, and add it again")
 
 
 # ---------------------------------------------------------------------- the application

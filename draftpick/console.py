@@ -84,8 +84,11 @@ def screen(no_color: bool | None, output: Path | None = None) -> dict[str, Any]:
     return {"width": shutil.get_terminal_size().columns, "color": not plain}
 
 
-def write(text: str, output: Path | None) -> None:
-    """Write to a file, whole or not at all, or to stdout, which `-` means as well."""
+def write(text: str, output: Path | None, *, cut: int = 0) -> None:
+    """Write to a file, whole or not at all, or to stdout, which `-` means as well.
+
+    `cut` is the exit code where the reader of stdout has gone: a gate that failed must not pass for that.
+    """
     if output is not None and str(output) != "-":
         from draftpick.atomic import write_text
 
@@ -96,7 +99,7 @@ def write(text: str, output: Path | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _let_go(sys.stdout)
-        raise typer.Exit(0) from None
+        raise typer.Exit(cut) from None
 
 
 def _let_go(stream: TextIO) -> None:

@@ -173,15 +173,15 @@ def _agreeing(counts: Counts, source: str) -> Counts:
                 _HINT,
             )
         tidy.append(min(count, most))
-    if counts.accepted > counts.draft_tokens + slack or (
-        tidy and counts.draft_tokens > len(tidy) * counts.drafts + slack
-    ):
+    most = (len(tidy) or MOST_TOKENS) * counts.drafts
+    if counts.accepted > counts.draft_tokens + slack or counts.draft_tokens > most + slack:
         raise NotObservable(
             f"{source}: the counters contradict each other: {counts.drafts:,} drafts of {len(tidy) or 'some'} tokens, "
             f"{counts.draft_tokens:,} drafted, {counts.accepted:,} accepted",
             _HINT,
         )
-    return counts._replace(accepted=min(counts.accepted, counts.draft_tokens), positions=tuple(tidy))
+    drafted = min(counts.draft_tokens, most)
+    return counts._replace(draft_tokens=drafted, accepted=min(counts.accepted, drafted), positions=tuple(tidy))
 
 
 _HINT = "is it one server's own page, unchanged? Scrapes of several servers must not be added up before"

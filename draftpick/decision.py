@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from draftpick.assess import Assessment
-from draftpick.choices import LIMITS, MEMORY
+from draftpick.choices import FEWER_BITS, LIMITS, MEMORY
 from draftpick.cost import untested
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import BEHIND, DRAFT_FREE, GIVEN, MEASURED, Setting
@@ -93,7 +93,7 @@ def _judged_by(drafts: Sequence[Assessment]) -> str:
 
 
 def _never_compared(target: ModelProfile, best: Assessment) -> Decision:
-    why = best.relation.reason if best.relation is not None else "one tokenizer is not known"
+    why = best.relation.reason if best.relation is not None else "at least one tokenizer is not known"
     rests_on = "what is predicted holds only if they agree" if best.prediction is not None else _judged_by([best])
     sentence = (
         f"Nothing is known against {best.proposal.label} in front of {target.id}{_engine(best)}, but nothing says "
@@ -341,7 +341,21 @@ def _misfit(best: Assessment) -> str:
     need = best.budget.min_tensor_parallel_size
     enough = f": it takes {need} of them" if need is not None and need > setting.tensor_parallel_size else ""
     key = setting.device.key if setting.device is not None else "device"
-    return f" It does not fit on {setting.tensor_parallel_size} × {key}{enough}."
+    return f" It does not fit on {setting.tensor_parallel_size} × {key}{enough}{_fewer_bits(best, need)}."
+
+
+def _fewer_bits(best: Assessment, need: int | None) -> str:
+    """The usual format of the engine with which the fewest devices hold a target whose weights are stored whole."""
+    setting, taken = best.pair.setting, best.verdict
+    if setting.quantization is not None or best.pair.target.quantization is not None or taken is None:
+        return ""
+    vendor = setting.device.vendor if setting.device is not None else None
+    formats = FEWER_BITS.get(taken.engine, FEWER_BITS.get(vendor or "", FEWER_BITS["others"]))
+    held = [(devices, name) for name in formats if (devices := best.devices_with(name)) is not None]
+    fewest = min(held, key=lambda one: one[0], default=None)
+    if fewest is None or (need is not None and fewest[0] >= need):
+        return ""
+    return f", or {fewest[0]} with --quantization {fewest[1]}"
 
 
 def num_spec_tokens(found: Assessment) -> int | None:

@@ -585,6 +585,15 @@ class EngineFile(_Sourced):
     launch: LaunchFacts | None = None
 
 
+class Family(CatalogRecord):
+    """Names that several devices have, in the row of the one that is assumed."""
+
+    names: Annotated[list[Name], Field(min_length=1)]
+    """Aliases of the row."""
+    others: Annotated[list[Name], Field(min_length=1)]
+    """Keys of the other devices that the names may mean."""
+
+
 class DeviceRecord(_Sourced):
     """One `[[device]]` row."""
 
@@ -594,6 +603,8 @@ class DeviceRecord(_Sourced):
     aliases: list[Name] = []
     shared_names: list[Name] = []
     """What torch or the vendor's tool calls it and another row too, in lower case: memory tells them apart."""
+    stands_for: list[Family] = []
+    """Aliases that other devices have as well: this one is assumed."""
     soc: Name | None = None
     memory_bytes: Count | None = None
     """Nominal."""

@@ -234,8 +234,8 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         max_num_seqs=values["max_num_seqs"],
         num_spec_tokens=values["num_speculative_tokens"],
         dtype=dtype_of(values["dtype"]),
-        quantization=values["quantization"],
-        draft_quantization=values["draft_quantization"],
+        quantization=_quantization(values["quantization"], "--quantization"),
+        draft_quantization=_quantization(values["draft_quantization"], "--draft-quantization"),
         images=values["images"],
         trust_remote_code=bool(values["trust_remote_code"]),
         kv_cache_dtype=values["kv_cache_dtype"],
@@ -247,6 +247,20 @@ def setting(values: Mapping[str, Any], catalog: Catalog) -> Setting:
         input_len=values["input_len"],
         output_len=values["output_len"],
         stop_rule=_one_of(values["stop_rule"], "--stop-rule", STOP_RULES),
+    )
+
+
+def _quantization(asked: str | None, option: str) -> str | None:
+    """A format whose bits are known: with another nothing could be judged. Raises UsageError."""
+    from draftpick.choices import GGUF_BITS, STORED_BITS
+    from draftpick.sizes import stored_bits
+
+    if asked is None or stored_bits(asked) is not None:
+        return asked
+    gguf, stored = (", ".join(choice.name for choice in table) for table in (GGUF_BITS, STORED_BITS))
+    raise UsageError(
+        f"{option} is {asked[:40]!r}, which does not say how many bits a weight takes",
+        f"name one that tells its bits, as gptq-int4, awq or w8a8; known: {stored}; of GGUF: {gguf}",
     )
 
 

@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from draftpick.catalog_index import NO_FAMILY
 from draftpick.errors import InvalidCatalog
 from draftpick.files import FamilyFile, ModelRecord, TokenizerRecord
 from draftpick.models.profile import ModelProfile
@@ -48,10 +49,26 @@ def add_to_overlay(profile: ModelProfile, folder: Path, catalog: _Catalog, *, mo
     owner = catalog.model_id(named.id)
     if owner is not None and owner.lower() != named.id.lower() and "/" in named.id:
         raise InvalidCatalog(f"{named.id} is another name of {owner}", "choose another id with --id")
-    slug = re.sub(r"[^a-z0-9]+", "-", (named.family or "local").lower()).strip("-") or "local"
+    slug = re.sub(r"[^a-z0-9]+", "-", (named.family or NO_FAMILY).lower()).strip("-") or NO_FAMILY
     path = _file_of(named.id, folder / "families") or folder / "families" / f"{slug}.toml"
     write_overlay(named, path, base={kind: getattr(catalog, kind) for kind in ("models", "tokenizers", "engines")})
     return path
+
+
+def left_unknown(profile: ModelProfile) -> list[str]:
+    """What a row says nothing of because the model's files do not: a line each, with what to add to them."""
+    lines = []
+    if profile.tokenizer is None or not profile.tokenizer.verified:
+        guessed = profile.tokenizer is not None
+        stays = "is only that of a model like it" if guessed else "stays unknown, and so does whether drafts fit it"
+        files = "tokenizer.json (or tokenizer.model, or vocab.json with merges.txt)"
+        lines.append(f"no tokenizer files: its vocabulary {stays}; put {files} beside its config.json")
+    if profile.weight_bytes is None:
+        files = "model.safetensors.index.json, or the safetensors files,"
+        lines.append(f"no weights and no index of them: its size is counted from its shape alone; put {files} there")
+    if profile.lineage.base_model is None and (profile.family is None or "family" in profile.uncertain):
+        lines.append("no base model is named: its origin stays unknown; write base_model at the top of its README.md")
+    return lines
 
 
 def _file_of(model_id: str, folder: Path) -> Path | None:
@@ -72,7 +89,7 @@ def write_overlay(profile: ModelProfile, path: Path, *, base: Mapping[str, Any] 
     """
     from draftpick.atomic import CannotWrite, one_at_a_time
 
-    model_row(profile, profile.family or "local")  # nothing is made for a profile that breaks the schema
+    model_row(profile, profile.family or NO_FAMILY)  # nothing is made for a profile that breaks the schema
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,7 +102,7 @@ def _put_in(profile: ModelProfile, path: Path, base: Mapping[str, Any] | None) -
     from draftpick.atomic import CannotWrite, write_text
 
     content, comment = _existing(path)
-    family = content.setdefault("family", profile.family or "local")
+    family = content.setdefault("family", profile.family or NO_FAMILY)
     row = model_row(profile, family)
     rows = [other for other in content.get("model", ()) if other["id"].lower() != profile.id.lower()]
     content["model"] = sorted([*rows, row], key=lambda other: by_name(other["id"]))

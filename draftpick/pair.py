@@ -1,6 +1,6 @@
 """The things a judgement is about: a target, a proposal, and the setting they would run in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from draftpick.models.profile import ModelProfile
@@ -56,6 +56,22 @@ class Device(NamedTuple):
     compute_efficiency: float | None = None
     memory_efficiency: float | None = None
     devices_per_node: int | None = None
+    asked: str = ""
+    """The name that was typed, where it is one of several devices; empty for a name that is this one's alone."""
+    others: tuple[str, ...] = ()
+    """Keys of the other devices that `asked` may mean."""
+
+    @property
+    def note(self) -> str | None:
+        """What was assumed of a name that several devices have."""
+        if not self.others:
+            return None
+        return f"assumed: {self.asked} may also be {listed(self.others)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row, the last after `or`."""
+    return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
 
 
 class Engine(NamedTuple):
@@ -115,6 +131,10 @@ class Proposal(NamedTuple):
         return self.id or {"mtp": "own MTP head", "ngram": "n-gram lookup", "suffix": "suffix decoding"}.get(
             self.method, self.method
         )
+
+
+NOTHING = Proposal("ngram", "always")
+"""A draft that costs nothing: what a target does alone."""
 
 
 class Setting(NamedTuple):

@@ -13,11 +13,8 @@ from draftpick.memory import (
     splits,
 )
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import Device, Engine, Pair, Proposal, Setting
+from draftpick.pair import NOTHING, Device, Engine, Pair, Setting
 from draftpick.sizes import weight_bytes
-
-NOTHING = Proposal("ngram", "always")
-"""A draft that costs nothing: what a target does alone."""
 
 
 class Place(NamedTuple):

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from draftpick.acceptance import Acceptance, Basis, Drafting, basis, bits_of, bridged, drafting_of, expected_step, prior
 from draftpick.catalog import Catalog
-from draftpick.choices import COSTS, PRIORS
+from draftpick.choices import COSTS, LIMITS
 from draftpick.cost import MAX_POSITIONS, Alone, Costs, costs, step_time, target_alone
 from draftpick.errors import UsageError
 from draftpick.evidence import PREDICTED_LEVEL, Evidence, spread_of, times_of
 from draftpick.models.profile import ModelProfile
-from draftpick.pair import DRAFT_FREE, IN_PARALLEL, MEASURED, Engine, Pair, Setting, evidence_of
-from draftpick.place import NOTHING, Place, Places, placed_in
-from draftpick.rules.engine import most_tokens
+from draftpick.pair import DRAFT_FREE, IN_PARALLEL, MEASURED, NOTHING, Engine, Pair, Setting, evidence_of
+from draftpick.place import Place, Places, placed_in
+from draftpick.rules.engine import most_tokens, reuses_layers, takes_length
 from draftpick.speedup import (
     DEFAULT_MOST_TOKENS,
     EndToEnd,
@@ -55,6 +55,12 @@ class Prediction(NamedTuple):
     def basis(self) -> Basis:
         """What the expected acceptance rests on."""
         return self.measured.basis if self.measured is not None else basis(self.pair, self.pair.setting.workload)
+
+    @property
+    def used_once(self) -> bool:
+        """Whether MTP layers were looked at once each although the engine would use them again."""
+        unknown = self.pair.method == "mtp" and self.measured is None and self.acceptance.longest is None
+        return unknown and reuses_layers(self.place.engine)
 
     @property
     def evidence(self) -> str:
@@ -235,7 +241,8 @@ def _place_of(evidence: Evidence, engine: Engine, setting: Setting) -> Place:
 
 def _rows(placed: Pair, parts: Costs, expected: Acceptance, lengths: Iterable[int]) -> tuple[KRow, ...]:
     """What no drafting and each number of drafted tokens gives."""
-    usual, heat, trained = _drafting(placed), placed.setting.temperature or 0.0, _trained(placed)
+    usual, heat = _drafting(placed, expected), placed.setting.temperature or 0.0
+    trained = _trained(placed)
 
     def gain(rate: float, k: int) -> tuple[float, float]:
         drafting = _of_length(usual, min(k, trained or k))
@@ -269,31 +276,41 @@ def _wider(value: float, low: float, high: float) -> tuple[float, float]:
     return value * math.exp(-below), value * math.exp(above)
 
 
-def _drafting(placed: Pair) -> Drafting:
+def _drafting(placed: Pair, expected: Acceptance) -> Drafting:
     """How the method drafts; stop rules are for models that draft token by token."""
-    if placed.draft is None:
-        return Drafting(1)
-    if placed.method in IN_PARALLEL:
-        return Drafting(1, fade=PRIORS["parallel_fade"])
+    if placed.draft is None or placed.method in IN_PARALLEL:
+        return Drafting(1, fade=expected.fade)
     return drafting_of(placed.setting.engine, None, placed.setting.stop_rule)
 
 
 def _trained(placed: Pair) -> int | None:
-    """How many tokens a head was trained to draft; None for what has no such bound."""
-    if placed.method == "mtp" and placed.target.num_nextn_predict_layers:
-        return placed.target.num_nextn_predict_layers
+    """How many tokens a head can draft; None for what has no such bound, as layers that the engine uses again."""
+    if placed.method == "mtp":
+        engine = placed.setting.engine
+        return None if engine is not None and reuses_layers(engine) else _layers(placed)
     head = placed.proposal.head
     return head.num_spec_tokens if head is not None else None
 
 
-def _lengths(placed: Pair, engine: Engine, expected: Acceptance, asked: int | None) -> Iterable[int]:
-    """The numbers of tokens to look at: what the engine takes, and what a head was trained or published for."""
-    if asked is not None and _drafting(placed).stop == "heuristic":
-        return (asked,)
-    trained = _trained(placed) or expected.drafted
-    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), trained)
+def _layers(placed: Pair) -> int:
+    return placed.target.num_nextn_predict_layers or 1
+
+
+def _lengths(placed: Pair, engine: Engine, expected: Acceptance, asked: int | None) -> list[int]:
+    """The numbers of tokens to look at: what the engine takes, and what a head was trained or published for.
+
+    MTP layers are used again where it was published how much less is then accepted of such a target.
+    """
+    if asked is not None and _drafting(placed, expected).stop == "heuristic":
+        return [asked]
+    bound = _trained(placed) or expected.longest
+    if placed.method == "mtp":
+        again = _trained(placed) is None and expected.longest is not None
+        bound = _layers(placed) * (int(LIMITS["draft-length.reuse"]) if again else 1)
+    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), bound)
     reach = max(min(limit for limit in limits if limit is not None), 1)
-    return range(1, max(reach, asked or 0) + 1)
+    lengths = range(1, max(reach, asked or 0) + 1)
+    return [k for k in lengths if k == asked or takes_length(placed, engine, k)]
 
 
 def _given_length(placed: Pair) -> int | None:

@@ -15,7 +15,7 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,9 +34,10 @@ from draftpick.acceptance import (
     own_logit,
 )
 from draftpick.assess import relate
+from draftpick.choices import PRIORS
 from draftpick.cost import costs, step_time
-from draftpick.pair import Engine, Pair, Proposal, Setting
-from draftpick.speedup import rate_from_length
+from draftpick.pair import IN_PARALLEL, Engine, Pair, Proposal, Setting
+from draftpick.speedup import least_where, rate_from_length
 
 ROOT = Path(__file__).parent.parent
 MEASUREMENTS = ROOT / "catalog" / "measurements.csv"
@@ -220,7 +221,7 @@ def workload_of(task: str) -> tuple[str | None, int | None]:
     if "qasper" in text or "scrolls" in text:
         return "extraction", LONG_PROMPT
     for workload, marks in (
-        ("code", ("humaneval", "code", "python", "ruby")),
+        ("code", ("humaneval", "code", "coding", "python", "ruby")),
         ("summarization", ("summar", "cnn")),
         ("extraction", ("rag", "copy")),
         ("math", ("math", "reasoning", "gsm")),
@@ -459,20 +460,118 @@ CHAIN_OF_TREE = 0.87
 """Rate of a chain over the one that a tree's tokens per step seem to show: PM1188 and PM1189 state both."""
 
 
-def methods(path: Path = MEASUREMENTS) -> dict[str, dict[str, Any]]:
-    """Rate and tokens per step of methods without a draft model: by workload, sources weighing alike."""
-    table = pd.read_csv(path, dtype={"k": str})
+FADES = frozenset({"eagle3", "mtp"})
+"""Methods that draft token by token from the head's own states: how much less each further one is accepted is fitted
+from curves. Of heads that guess a block in one pass too few were published: PRIORS["block_fade"]."""
+
+
+def methods(rate: Mapping[str, float], path: Path = MEASUREMENTS) -> dict[str, dict[str, Any]]:
+    """Rate of the first token of methods without a draft model: by workload, sources weighing alike.
+
+    `rate` holds the coefficients of the estimator: rates of sampled requests are brought to greedy ones by them.
+    """
+    table = pd.read_csv(path, dtype={"k": str, "target_id": str})
+    cooler = rate.get("temperature, greedy draft", 0.0)
     found: dict[str, dict[str, Any]] = {}
     for method, (classes, word, usual) in METHODS.items():
         mine = table[table.method_class.isin(classes) & table.draft_or_method.str.lower().str.contains(word)]
-        rows = [_method_row(record, usual) for record in mine.to_dict("records")]
+        records = mine.to_dict("records")
+        faded = fades(records) if method in FADES else {}
+        fade = faded.get("fade", PRIORS["block_fade"] if method in IN_PARALLEL else 1.0)
+        rows = [_method_row(record, usual, fade, cooler) for record in records]
         parts: dict[str, list[tuple[str, str, int, float]]] = {"any": [row[1:] for row in rows if row is not None]}
         for row in rows:
             if row is not None and row[0] is not None:
                 parts.setdefault(row[0], []).append(row[1:])
         found[method] = {workload: _pooled(part) for workload, part in sorted(parts.items()) if _is_enough(part)}
+        if method == "mtp":
+            faded["of"] = fades_of(records, found[method]["any"]["rate"])
+        for one in found[method].values():
+            one |= faded or ({"fade": fade} if fade < 1 else {})
     found["eagle"] = _as_eagle(found["eagle3"], table)
     return found
+
+
+class Curve(NamedTuple):
+    """Tokens per step that one source counted at several lengths of draft, nothing else having changed."""
+
+    source: str
+    target: str
+    lengths: Mapping[int, float]
+
+
+def curves(records: Iterable[Mapping[str, Any]]) -> list[Curve]:
+    """Those of the rows that reach three drafted tokens or more."""
+    keys = ("source", "target_id", "target", "draft_or_method", "temperature", "task", "hardware", "engine")
+    known: dict[tuple[str, ...], dict[int, float]] = {}
+    twice = set()
+    for record in records:
+        counted = lengths_of(record)
+        row = record["row_id"] if len(counted) > 1 else ""  # a whole curve by itself
+        where = (*(str(record[key]) for key in keys), str(record["source_locator"]), str(row))
+        before = known.setdefault(where, {})
+        if any(before.get(k, tau) != tau for k, tau in counted.items()):
+            twice.add(where)  # two settings that the row does not tell apart
+        before.update(counted)
+    return [
+        Curve(where[0], where[1], lengths)
+        for where, lengths in known.items()
+        if where not in twice and len(lengths) > 1 and max(lengths) > 2
+    ]
+
+
+def lengths_of(record: Mapping[str, Any]) -> dict[int, float]:
+    """Tokens per step by number of drafted tokens that a row states; empty where it names no number."""
+    joint = re.fullmatch(r"(\d[\d.]*(?:;\d[\d.]*)+) \(joint(?: survival)?\)", str(record["per_position"]))
+    if joint is not None:
+        sums = np.cumsum([float(one) for one in joint[1].split(";")])
+        return {k: 1 + float(total) for k, total in enumerate(sums, start=1)}
+    number = re.fullmatch(r"(\d+)(?:\.0)?", str(record["k"]))
+    if number is None or _is_tree(record):
+        return {}
+    k, tau, share = int(number[1]), record["tau_incl_bonus"], record["frac_drafted_accepted"]
+    tau = tau if math.isfinite(tau) else 1 + k * share
+    return {k: float(tau)} if math.isfinite(tau) else {}
+
+
+def fades(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What each further token's rate is of the one before it: the median curve, sources weighing alike."""
+    found = curves(records)
+    number = {one.source: sum(other.source == one.source for other in found) for one in found}
+    values, weights = np.array([fade_of(one.lengths) for one in found]), [1 / number[one.source] for one in found]
+    longest = int(np.median([max(one.lengths) for one in found]))
+    return {"fade": round(_quantiles(values, np.array(weights), (0.5,))[0], 3), "longest": longest}
+
+
+def fades_of(records: Sequence[Mapping[str, Any]], rate: float) -> dict[str, float]:
+    """The same of MTP layers by the architecture they were trained with: of its curves, else of single lengths, whose
+    first token is taken to be accepted as those of all.
+    """
+    architectures = {model.id: model.architecture for model in catalog.load().profiles()}
+    found: dict[str, list[float]] = {}
+    for curve in curves(records):
+        found.setdefault(architectures.get(curve.target) or "", []).append(fade_of(curve.lengths))
+    single: dict[str, list[float]] = {}
+    for record in records:
+        name = architectures.get(str(record["target_id"])) or ""
+        longer = {k: tau for k, tau in lengths_of(record).items() if k > 1}
+        if longer and name not in found:
+            single.setdefault(name, []).append(fade_of(longer, rate))
+    return {name: round(float(np.median(values)), 3) for name, values in sorted({**single, **found}.items()) if name}
+
+
+def fade_of(lengths: Mapping[int, float], rate: float | None = None) -> float:
+    """The fade whose tokens per step come nearest to those counted, with the first rate given or fitted too."""
+    first = np.array([rate]) if rate is not None else np.arange(20, 200) / 200
+    rates, faded = np.meshgrid(first, FADES_TRIED, indexing="ij")
+    off = np.zeros(rates.shape)
+    for k, tau in lengths.items():
+        survival = np.cumprod([rates * faded**place for place in range(k)], axis=0)
+        off += (1 + survival.sum(axis=0) - tau) ** 2
+    return float(FADES_TRIED[np.unravel_index(np.argmin(off), off.shape)[1]])
+
+
+FADES_TRIED = np.arange(20, 201) / 200
 
 
 def _is_enough(part: Sequence[tuple[str, str, int, float]]) -> bool:
@@ -480,8 +579,10 @@ def _is_enough(part: Sequence[tuple[str, str, int, float]]) -> bool:
     return len(part) >= 4 and len({source for _, source, _, _ in part}) >= 2
 
 
-def _method_row(record: Mapping[str, Any], usual: int) -> tuple[str | None, str, str, int, float] | None:
-    """Workload, id, source, length and rate of a chain; None where neither a length nor a share tells it."""
+def _method_row(
+    record: Mapping[str, Any], usual: int, fade: float = 1.0, cooler: float = 0.0
+) -> tuple[str | None, str, str, int, float] | None:
+    """Workload, id, source, length and a chain's first rate, greedy; None where neither a length nor a share tells."""
     number = re.fullmatch(r"(\d+)(?:\.0)?", str(record["k"]))
     k = int(number[1]) if number and int(number[1]) <= 32 else usual
     tau, share = record["tau_incl_bonus"], record["frac_drafted_accepted"]
@@ -489,8 +590,20 @@ def _method_row(record: Mapping[str, Any], usual: int) -> tuple[str | None, str,
         if not number or not math.isfinite(share):
             return None
         tau = 1 + k * share
-    rate = rate_from_length(min(tau, k + 0.95), k) * (CHAIN_OF_TREE if _is_tree(record) else 1.0)
-    return workload_of(str(record["task"]))[0], record["row_id"], record["source"], k, rate
+    most = expected_step(1.0, Drafting(k, fade=fade)).tau
+    tau = min(tau, most - 0.05)
+    rate = least_where(lambda first: expected_step(first, Drafting(k, fade=fade)).tau >= tau, 0.0, 1.0)
+    if _is_tree(record):
+        rate *= CHAIN_OF_TREE
+    return workload_of(str(record["task"]))[0], record["row_id"], record["source"], k, _greedy(rate, record, cooler)
+
+
+def _greedy(rate: float, record: Mapping[str, Any], cooler: float) -> float:
+    """What the rate of a sampled request would be where the most probable token is taken."""
+    heat = pd.to_numeric(record["temperature"], errors="coerce")
+    if not 0 < rate < 1 or not math.isfinite(heat):
+        return rate
+    return logistic(math.log(rate / (1 - rate)) - cooler * min(heat, PRIORS["hottest"]))
 
 
 def _is_tree(record: Mapping[str, Any]) -> bool:
@@ -567,7 +680,7 @@ def as_file(rows: Sequence[Row], values: np.ndarray, said: Mapping[str, Predicti
         "rate": {name: _short(value) for name, value in model["rate"].items()},
         "cost": {name: _short(value) for name, value in model["cost"].items()},
         "spread": {"rate": _short(rate_spread(rows, said)), "speedup": [_short(low), _short(high)]},
-        "methods": methods(),
+        "methods": methods(model["rate"]),
         "rows": sorted(
             [
                 row.id,

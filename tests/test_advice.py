@@ -96,7 +96,7 @@ def test_draft_free_methods_never_decide() -> None:
 
 def test_the_own_head_tells_that_no_draft_is_needed() -> None:
     advice = advised(WITH_HEAD)
-    assert (advice.decision.method, advice.decision.draft, advice.decision.num_spec_tokens) == ("mtp", None, 1)
+    assert (advice.decision.method, advice.decision.draft, advice.decision.num_spec_tokens) == ("mtp", None, 3)
     assert "a separate draft model is not what to look for" in advice.decision.sentence
 
 

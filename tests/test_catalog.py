@@ -225,7 +225,8 @@ def test_devices_and_engines_of_an_overlay(tmp_path: Path) -> None:
     document = run(
         "recommend", TARGET, "--device", "X", "--engine", "vllm", "--json", "--catalog", str(tmp_path)
     ).document
-    assert document["device"] == {"id": "tpu-x", "name": "TPU X", "count": 1, "memory_bytes": 1000, "assumed": False}
+    named = {"id": "tpu-x", "name": "TPU X", "count": 1, "memory_bytes": 1000}
+    assert document["device"] == {**named, "assumed": False, "others": [], "note": None}
     assert document["engine"]["version"].startswith("1")
 
 
@@ -497,3 +498,63 @@ def test_without_a_folder_it_is_added_to_the_users_own(tmp_path: Path) -> None:
     assert answer.exit_code == 0
     assert str(tmp_path / ".config" / "draftpick" / "catalog" / "families") in answer.stderr
     assert run("catalog", "show", "acme/tiny", "--json", home=tmp_path).document["vocab_size"] == 32000
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ({}, ["no tokenizer files", "no weights and no index", "no base model is named"]),
+        ({"README.md": "---\nbase_model: acme/base\n---\n"}, ["no tokenizer files", "no weights and no index"]),
+        (
+            {"model.safetensors.index.json": '{"metadata": {"total_size": 9000000}, "weight_map": {}}'},
+            ["no tokenizer files", "no base model is named"],
+        ),
+    ],
+)
+def test_adding_warns_of_what_a_row_cannot_say(tmp_path: Path, more: dict[str, str], warned: list[str]) -> None:
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama", "vocab_size": 32000, "num_hidden_layers": 2}')
+    for name, text in more.items():
+        (folder / name).write_text(text)
+    answer = run("catalog", "add", str(folder), "--id", "acme/bare", home=tmp_path)
+    assert answer.exit_code == 0
+    lines = [line for line in answer.stderr.splitlines() if line.startswith("warning: ")]
+    assert [
+        line.removeprefix(f"warning: {folder}: ").partition(":")[0].partition(" of ")[0] for line in lines
+    ] == warned
+    assert all("add it again" in line for line in lines)
+
+
+def test_models_without_a_family_are_not_of_one_family(tmp_path: Path) -> None:
+    for name, layers in (("big", 20), ("small", 2)):
+        shape = {"num_hidden_layers": layers, "hidden_size": 960, "num_attention_heads": 12, "vocab_size": 99000}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "llama", **shape}))
+        added = run("catalog", "add", str(tmp_path / name), "--id", f"acme/{name}", home=tmp_path)
+        assert added.exit_code == 0
+    answer = run("check", "acme/big", "acme/small", "--json", home=tmp_path)
+    said = {found["rule"]: found for found in answer.document["candidates"][0]["findings"]}
+    assert {said[rule]["outcome"] for rule in ("lineage", "tuning", "changed-target")} == {"skip"}
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_shape_does_not_tell_how_a_model_was_tuned(tmp_path: Path, number: int) -> None:
+    """A base model and its tuned ones have one shape, also where one of them alone is catalogued."""
+    from draftpick.catalog import load
+    from draftpick.models import resolve
+
+    catalog = load()
+    shapes: dict[object, list[str]] = {}
+    fields = ("num_hidden_layers", "hidden_size", "vocab_size", "num_attention_heads")
+    for model_id in catalog.models:
+        known = catalog.profile(model_id)
+        if known.experts is None and known.architecture and known.variant and known.architecture.endswith("CausalLM"):
+            shapes.setdefault(tuple(getattr(known, name) for name in fields), []).append(model_id)
+    alone = [catalog.profile(ids[0]) for shape, ids in shapes.items() if len(ids) == 1 and None not in shape]  # type: ignore[operator]
+    known = alone[number]
+    config = {"architectures": [known.architecture], "model_type": known.model_type or "llama"}
+    (tmp_path / "config.json").write_text(json.dumps({**config, **{name: getattr(known, name) for name in fields}}))
+    found = resolve(str(tmp_path), catalog, offline=True)
+    assert found.family == known.family
+    assert found.variant is None

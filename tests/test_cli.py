@@ -101,9 +101,10 @@ def test_nothing_viable_says_what_is_left() -> None:
         (["recommend", TARGET, "--engine", "vlm"], 2, "did you mean vllm"),
         (["recommend", TARGET, "--engine", ""], 2, "vllm-ascend"),
         (["recommend", TARGET, "--engine", "vllm@"], 2, "vllm@VERSION"),
-        (["recommend", TARGET, "--engine", "vllm==0.11"], 2, "write vllm@0.11"),
+        (["recommend", TARGET, "--engine", "vllm~=0.11"], 2, "write vllm@0.11"),
         (["recommend", TARGET, "--engine", "vLLM >= 0.11.1"], 2, "write vllm@0.11.1"),
-        (["recommend", TARGET, "--engine", "vllm-ascend:v0.18.0rc1"], 2, "write vllm-ascend@0.18.0rc1"),
+        (["recommend", TARGET, "--quantization", "q9"], 2, "w8a8; known: mlx-2bit, "),
+        (["check", TARGET, DRAFT, "--draft-quantization", "q9"], 2, "--draft-quantization is 'q9'"),
         (["recommend", TARGET, "--device", "910b33"], 2, "did you mean 910b3"),
         (["recommend", TARGET, "--device", ""], 2, "known: "),
         (["recommend", TARGET, "--frmat", "json"], 2, "--format"),
@@ -174,6 +175,24 @@ def test_quiet_leaves_the_hints_out(tmp_path: Path) -> None:
     assert "hint: " in run(*asked).stderr
     for quietly in (run(*asked, "-q"), run(*asked, "--config", str(config))):
         assert quietly.stderr == "error: unknown engine 'vlm'\n"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "engine"),
+    [
+        ("vllm==0.8.2", ("vllm", "0.8.2")),
+        ("vllm=0.8.2", ("vllm", "0.8.2")),
+        ("vllm 0.8.2", ("vllm", "0.8.2")),
+        ("vllm-0.8.2", ("vllm", "0.8.2")),
+        ("vllm@v0.8.2", ("vllm", "0.8.2")),
+        ("vLLM == v0.8.2", ("vllm", "0.8.2")),
+        ("vllm-ascend-0.18.0", ("vllm-ascend", "0.18.0")),
+        ("vllm-ascend:v0.18.0rc1", ("vllm-ascend", "0.18.0rc1")),
+    ],
+)
+def test_a_version_is_read_in_every_spelling_that_means_one(spelled: str, engine: tuple[str, str]) -> None:
+    document = run("check", TARGET, DRAFT, "--engine", spelled, "--json").document
+    assert (document["engine"]["id"], document["engine"]["version"]) == engine
 
 
 # ---------------------------------------------------------------------- bugs, interrupts, closed pipes

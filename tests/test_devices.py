@@ -574,3 +574,63 @@ def test_a_present_device_that_nobody_catalogued_is_an_error_that_names_it(say: 
 def test_what_was_measured_on_is_found_again(seen: dict[str, Any], key: str) -> None:
     probe = SimpleNamespace(device=DeviceRecord(id="npu:0", **seen))
     assert device_of(probe, catalog.load()).key == key  # type: ignore[arg-type]
+
+
+TYPED = {
+    "910B": ("910b3", ("910b1", "910b2", "910b4", "910b4-1")),
+    "Ascend 910B": ("910b3", ("910b1", "910b2", "910b4", "910b4-1")),
+    "Atlas 800T A2": ("910b3", ("910b1", "910b2")),
+    "Atlas 800I A2": ("910b4-1", ("910b4",)),
+    "Ascend 910C": ("910c", ("910c-560t",)),
+    "A3": ("910c", ("910c-560t",)),
+    "Atlas 800I A3": ("910c-560t", ("910c",)),
+    "310P": ("310p-duo-96g", ("310p-duo-48g", "310p-pro")),
+    "950": ("950-112g", ("950-84g", "950dt", "950pr")),
+    "A100": ("a100-80g", ("a100-40g",)),
+    "H100": ("h100-80g", ("h100-pcie-80g", "h100-nvl-94g")),
+    "V100": ("v100-16g", ("v100-32g",)),
+    "RTX 6000": ("rtx6000ada-48g", ("a6000-48g", "rtx-pro-6000-96g")),
+    "910b3": ("910b3", ()),
+    "Ascend910B3": ("910b3", ()),
+    "ascend-910-9391": ("910c", ()),
+    "NVIDIA H20": ("h20-96g", ()),
+    "nvidia-h20": ("h20-96g", ()),
+    "NVIDIA_H20": ("h20-96g", ()),
+    "GB200": ("gb200-192g", ()),
+    "Tesla T4": ("t4-16g", ()),
+    "tesla-v100-sxm2-32gb": ("v100-32g", ()),
+    "H100 PCIe": ("h100-pcie-80g", ()),
+    "rtx_5090": ("rtx5090-32g", ()),
+    "AMD Instinct MI325X": ("mi325x-256g", ()),
+    "Apple M3 Max": ("m3-max", ()),
+}
+
+
+@pytest.mark.parametrize(("typed", "meant"), TYPED.items(), ids=str)
+def test_a_name_as_people_type_it(typed: str, meant: tuple[str, tuple[str, ...]]) -> None:
+    found = catalog.load().device(typed)
+    assert (found.key, found.others) == meant
+    assert (found.note is not None, found.asked) == ((True, typed) if meant[1] else (False, ""))
+
+
+@pytest.mark.parametrize("typed", ["A2", "GH200", "", "---", "nvidia", "910b9"])
+def test_a_name_that_no_device_has_is_refused(typed: str) -> None:
+    with pytest.raises(UsageError, match="unknown device"):
+        catalog.load().device(typed)
+
+
+def test_no_two_devices_have_one_name_and_families_name_rows() -> None:
+    known = catalog.load()
+    rows = known.devices
+    for key in rows:
+        row = known.record("devices", key)
+        assert [known.device(name).key for name in (key, *row["aliases"])] == [key] * (1 + len(row["aliases"]))
+        for family in row.get("stands_for", ()):
+            assert set(family["names"]) <= {key, *row["aliases"]}
+            assert set(family["others"]) <= {*rows} - {key}
+
+
+def test_memory_settles_a_name_of_several() -> None:
+    known = catalog.load()
+    assert known.device_seen("NVIDIA A100", 40 * 2**30).key == "a100-40g"
+    assert known.device_seen("Tesla V100", 32 * 2**30).key == "v100-32g"

@@ -92,7 +92,7 @@ def test_deepseek_v3_is_offered_its_own_head_first() -> None:
     first, decision = answer.document["candidates"][0], answer.document["decision"]
     assert answer.exit_code == 0
     assert (first["method"], first["origin"], first["draft"], first["viable"]) == ("mtp", "target", None, True)
-    assert (decision["action"], decision["method"], decision["num_spec_tokens"]) == ("speculate", "mtp", 1)
+    assert (decision["action"], decision["method"], decision["num_spec_tokens"]) == ("speculate", "mtp", 3)
     assert "a separate draft model is not what to look for" in decision["sentence"]
     assert "own MTP head" in run("recommend", "deepseek-ai/DeepSeek-V3").stdout.splitlines()[3]
 

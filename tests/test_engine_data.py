@@ -62,7 +62,7 @@ def test_reasons_read_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*FILES, CATALOG / "devices.toml"], ids=lambda path: path.stem)
 def test_nobody_is_told_to_edit_a_config(path: Path) -> None:
-    assert not re.search(r"(?i)edit|(?<!conf/)config\.json", path.read_text(encoding="utf-8"))
+    assert not re.search(r"(?i)\bedit\b|(?<!conf/)config\.json", path.read_text(encoding="utf-8"))
 
 
 def test_names_of_engines_are_unique() -> None:

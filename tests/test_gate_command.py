@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Answer, run, spawn
+from commands import Answer, command, environment, run, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -963,3 +966,67 @@ def test_nothing_differs_from_itself(sums: dict[str, PromptSums]) -> None:
     difference, _ = difference_of(row(sums), row(sums))
     assert difference.value == 0
     assert difference.low <= 0 <= difference.high
+
+
+def test_a_closed_pipe_lets_no_failing_gate_pass(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.toml"
+    policy = (
+        '[[pair]]\nname = "a"\ntarget = "Qwen/Qwen3-32B"\ndraft = "Qwen/Qwen3-0.6B"\n[pair.policy]\nmin_score = 100.0\n'
+    )
+    path.write_text(policy, encoding="utf-8")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command("gate", str(path)), stdout=writing, stderr=subprocess.PIPE, env=environment(), check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_the_next_step_of_a_first_policy_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(__file__).parent.parent / "catalog" / "demo", tmp_path / "o'dd pair")
+    (tmp_path / "c i").mkdir()
+    (tmp_path / "c i" / "probe.trace.jsonl").write_text("of another pair", encoding="utf-8")
+    (tmp_path / "c i" / "baseline.json").write_text("of another policy", encoding="utf-8")
+    models = ("o'dd pair/target", "o'dd pair/draft")
+    place = ("--engine", "vllm", "--device", "h100-80g", "--temperature", "0.5")
+    assert run("check", *models, *place, "--json", "--exit-zero", "-o", "advice.json").exit_code == 0
+    answer = run("gate", "--init", "advice.json", "-o", "c i/my pairs.toml", "--offline")
+    measure, baseline = answer.stderr.splitlines()[-1].removeprefix("next: ").split("; then ")
+    assert shlex.split(measure)[1:] == [
+        *("probe", *models, "--engine", "vllm", "--temperature", "0.5", "--offline"),
+        *("--precision", "0", "--output", "c i/probe-2.json"),
+    ]
+    assert shlex.split(baseline)[1:] == ["gate", "c i/my pairs.toml", "--offline", "--update-baseline"]
+    policy = tomllib.loads((tmp_path / "c i" / "my pairs.toml").read_text(encoding="utf-8"))
+    (pair,) = policy["pair"]
+    assert (policy["baseline"], pair["evidence"], pair["temperature"]) == ("baseline-2.json", "probe-2.json", 0.5)
+    few = ("--num-prompts", "2", "--max-new-tokens", "8", "--costs", "roofline", "--exit-zero")
+    assert run(*shlex.split(measure)[1:], *few).exit_code == 0
+    judged = run(*shlex.split(baseline)[1:], "--json")
+    assert "doubtful" in {check["status"] for check in judged.document["pairs"][0]["checks"]}, "found, with few prompts"
+
+
+def test_an_answer_from_a_probe_is_gated_by_it(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("plan", str(sound), "--engine", "vllm", "--json", "--exit-zero", "-o", "advice.json").exit_code == 0
+    answer = run("gate", "--init", "advice.json", "-o", "pairs.toml")
+    assert answer.stderr.splitlines()[-1] == "next: draftpick gate pairs.toml --update-baseline"
+    (pair,) = tomllib.loads((tmp_path / "pairs.toml").read_text(encoding="utf-8"))["pair"]
+    assert Path(pair["evidence"]).resolve() == sound.resolve()
+
+
+def test_a_first_policy_that_is_shown_is_kept_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("check", "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", "-tp", "2", "--json", "-o", "an advice.json")
+    assert run("gate", "--init", "an advice.json").stderr.splitlines()[-1] == (
+        "next: draftpick gate --init 'an advice.json' --output pairs.toml; then draftpick probe Qwen/Qwen3-32B "
+        "Qwen/Qwen3-0.6B --tensor-parallel-size 2 --precision 0 --output probe.json; "
+        "then draftpick gate pairs.toml --update-baseline"
+    )
+
+
+def test_a_first_policy_is_toml_alone(tmp_path: Path) -> None:
+    answer = run("gate", "--init", str(tmp_path / "advice.json"), "--json")
+    assert (answer.exit_code, "--init writes TOML" in answer.stderr) == (2, True)

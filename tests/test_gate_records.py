@@ -29,9 +29,10 @@ from draftpick.gate_file import (
 from draftpick.gating.baseline import difference_of, taken_otherwise, updated
 from draftpick.gating.command import _probe_options
 from draftpick.gating.evidence import _age, _file_name, _major
-from draftpick.gating.start import _name, _text, first_policy, what_next
+from draftpick.gating.start import _name, _text, first_policy
 from draftpick.intervals import t_quantile
 from draftpick.probe_file import IntervalRecord
+from draftpick.report.next_steps import what_next
 
 PAIR = {"name": "a", "target": "t", "draft": "d"}
 
@@ -734,7 +735,8 @@ def test_what_to_do_with_a_first_policy(advice: dict[str, Any], action: str, mor
     assert what_next(found, Path("my ci/pairs.toml")) == [
         "wrote a policy for Qwen/Qwen3-0.6B with Qwen/Qwen3-32B: read its comments, and set its thresholds",
         *more,
-        "next: draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-0.6B --precision 0 -o 'my ci/probe.json'; "
+        "next: draftpick probe Qwen/Qwen3-32B Qwen/Qwen3-0.6B --engine vllm --tensor-parallel-size 4 "
+        "--precision 0 --output 'my ci/probe.json'; "
         "then draftpick gate 'my ci/pairs.toml' --update-baseline",
     ]
 

@@ -286,3 +286,9 @@ def test_the_script_of_transformers_runs(
         settings = ran["assistant"].generation_config
         assert (settings.num_assistant_tokens, settings.num_assistant_tokens_schedule) == (3, "constant")
         assert settings.assistant_confidence_threshold == 0.0 or wanted.place.stop_rule != "fixed"
+
+
+def test_a_format_that_launch_has_not_is_refused(tmp_path: Path) -> None:
+    answer = run("launch", str(tmp_path / "advice.json"), "--format", "html")
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert "one of table (the script), json, markdown" in answer.stderr

@@ -307,6 +307,12 @@ def test_other_labels_tell_engines_apart() -> None:
 # ---------------------------------------------------------------------- what cannot be judged
 
 
+LLAMA_CPP_TOO_LONG = """llamacpp:spec_decode_num_drafts 1
+llamacpp:spec_decode_num_draft_tokens_total 9654
+llamacpp:spec_decode_num_accepted_tokens_total 474
+"""
+
+
 @pytest.mark.parametrize(
     ("texts", "said", "hint"),
     [
@@ -321,6 +327,7 @@ def test_other_labels_tell_engines_apart() -> None:
         ([vllm(4000, (3000, 3500, 1400))], "contradict each other: 3,500 accepted at position 2", "one server"),
         ([vllm(drafted=100)], "contradict each other", "one server"),
         ([vllm(drafted=13_000)], "contradict each other", "one server"),
+        ([LLAMA_CPP_TOO_LONG], "1 drafts of some tokens, 9,654 drafted, 474 accepted", "one server"),
         ([vllm().replace("4000.0", "-1")], "is -1", "one server"),
         ([vllm().replace("4000.0", "4000.5")], "is 4000.5", "one server"),
         ([vllm().replace("4000.0", "1e300")], "is 1e+300", "one server"),

@@ -20,6 +20,7 @@ from draftpick.errors import NotResolvable
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Setting
 from draftpick.predict import Prediction, Predictor
+from draftpick.report.text import method_note
 
 CATALOG = load()
 LARGE, SMALL, SMALLER = "Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B"
@@ -203,7 +204,8 @@ def test_a_whole_request_gains_less_than_its_decoding() -> None:
 @pytest.mark.parametrize(
     ("target", "method", "most"),
     [
-        pytest.param("deepseek-ai/DeepSeek-V3", "mtp", 1, id="one MTP layer"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "mtp", 3, id="one MTP layer, three times"),
+        pytest.param("XiaomiMiMo/MiMo-V2-Flash", "mtp", 1, id="one MTP layer of which nobody published more"),
         pytest.param("Qwen/Qwen3-8B", "eagle3", 8, id="a head"),
     ],
 )
@@ -215,6 +217,27 @@ def test_heads_draft_no_further_than_they_were_trained_or_published_for(target: 
         assert one.prediction is not None
         trained = one.proposal.head.num_spec_tokens if one.proposal.head is not None else None
         assert len(one.prediction.plan.by_k) - 1 <= (trained or most)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "said", "again"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "sglang", 3, False),
+        ("deepseek-ai/DeepSeek-V3", "vllm-ascend", 2, False),
+        ("deepseek-ai/DeepSeek-V3", "mindie", 2, False),
+        ("zai-org/GLM-4.6", "sglang", 1, False),
+        ("XiaomiMiMo/MiMo-V2-Flash", "sglang", 1, True),
+    ],
+)
+def test_mtp_layers_are_used_again_as_far_as_engine_and_curves_go(
+    target: str, name: str, said: int, again: bool
+) -> None:
+    device = "910b3" if name in ("vllm-ascend", "mindie") else "h200"
+    found = recommend(find(target), setting(name, device), CATALOG, find)
+    own = next(one for one in found.assessments if one.proposal.origin == "target" and one.proposal.method == "mtp")
+    assert own.prediction is not None
+    assert (own.prediction.plan.num_spec_tokens, own.prediction.used_once) == (said, again)
+    assert ("were not compared" in method_note(own)) is again
 
 
 @pytest.mark.parametrize("workload", [None, "summarization"])
@@ -540,12 +563,13 @@ def test_the_time_of_a_long_prompt_grows_faster_than_its_length() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--quantization", "bogus"), "--quantization bogus"),
-        (("--draft-quantization", "bogus"), "--draft-quantization bogus"),
+        (("--quantization", "bogus"), "--quantization is 'bogus'"),
+        (("--draft-quantization", "bogus"), "--draft-quantization is 'bogus'"),
     ],
 )
-def test_a_missing_prediction_says_what_is_missing(arguments: tuple[str, ...], said: str) -> None:
-    assert said in run("check", LARGE, SMALLER, "--engine", "vllm", *arguments).stdout
+def test_a_format_that_nothing_knows_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    answer = run("check", LARGE, SMALLER, "--engine", "vllm", *arguments)
+    assert (answer.exit_code, said in answer.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("device", ["a100-40g", None])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
+import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -22,7 +24,7 @@ schema_version = "1"
 """
 _BASELINE = """\
 # Acceptance must not fall below what it was: `draftpick gate --update-baseline` writes this file.
-baseline = "baseline.json"
+baseline = {baseline}
 """
 _DEFAULTS = """\
 # Of every pair that does not say otherwise under [pair.policy].
@@ -41,15 +43,52 @@ tolerance = 0.01
 """
 
 
-def first_policy(advice: AdviceFile) -> str:
-    """The text of a pairs.toml for the draft of an answer, or for all that are viable where it names none.
+UNHELD = ("memory", "bandwidth", "quantization", "draft-quantization", "kv-cache-dtype", "gpu-memory-utilization")
+"""Options of an answer that a policy has no key for: whether the pair fits hangs on them."""
+
+
+class Beside(NamedTuple):
+    """The files of a first policy, as seen from here."""
+
+    evidence: Path
+    measured: bool
+    """Whether the evidence is there, since the answer was made from it."""
+    baseline: Path
+
+
+def files_beside(advice: AdviceFile, policy: Path) -> Beside:
+    """What the first policy at `policy` names: the probe of the answer, else names at which nothing stands."""
+    probe = advice.request.probe_file
+    measured = probe is not None and os.path.isfile(probe)
+    evidence = Path(probe) if probe is not None and measured else _free(policy.parent, "probe", ".json", ".trace.jsonl")
+    return Beside(evidence, measured, _free(policy.parent, "baseline", ".json"))
+
+
+def _free(folder: Path, name: str, *endings: str) -> Path:
+    """The first of NAME, NAME-2, … that no file with one of the endings has; with the first of them."""
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    free = next(one for one in names if not any(os.path.lexists(folder / f"{one}{ending}") for ending in endings))
+    return folder / f"{free}{endings[0]}"
+
+
+def _seen_from(policy: Path, place: Path) -> str:
+    try:
+        return os.path.relpath(place, policy.parent)
+    except ValueError:  # another drive
+        return str(place.absolute())
+
+
+def first_policy(advice: AdviceFile, policy: Path = Path("pairs.toml")) -> str:
+    """The text of a policy, to be kept at `policy`, for the draft of an answer, or for the best where it names none.
 
     Raises UsageError for an answer without a target or without a viable draft model, and for one that names what no
     policy can.
     """
-    chosen = _chosen(advice)
-    parts = [_TOP, _DEFAULTS] if chosen.head is not None else [_TOP, _BASELINE, _DEFAULTS + _OF_EVIDENCE]
-    text = "\n".join([*parts, *_pair(advice, chosen)]) + "\n"
+    chosen = chosen_of(advice)
+    beside = files_beside(advice, policy)
+    baseline = _BASELINE.format(baseline=_text(beside.baseline.name))
+    parts = [_TOP, _DEFAULTS] if chosen.head is not None else [_TOP, baseline, _DEFAULTS + _OF_EVIDENCE]
+    text = "\n".join([*parts, *_pair(advice, chosen, _seen_from(policy, beside.evidence))]) + "\n"
     try:
         PolicyFile.model_validate(parse_toml(text, Path("pairs.toml")))
     except ValidationError as error:
@@ -59,22 +98,12 @@ def first_policy(advice: AdviceFile) -> str:
     return text
 
 
-def what_next(advice: AdviceFile, policy: Path) -> list[str]:
-    """What the first policy of an answer holds, and what to do with it, a line each. Raises as `first_policy`."""
-    gate = f"draftpick gate {shlex.quote(str(policy))}"
-    chosen = _chosen(advice)
-    assert advice.target is not None
-    lines = [f"wrote a policy for {chosen.draft} with {advice.target.id}: read its comments, and set its thresholds"]
-    if advice.decision.action != "speculate":
-        lines.append("the answer was not to speculate: gate the pair only if it is deployed all the same")
-    if chosen.head is not None:
-        return [*lines, f"next: {gate} (a head is judged by facts alone: no probe measures it)"]
-    names = shlex.join([advice.target.id, chosen.draft or ""])
-    measure = f"draftpick probe {names} --precision 0 -o {shlex.quote(str(policy.parent / 'probe.json'))}"
-    return [*lines, f"next: {measure}; then {gate} --update-baseline"]
+def unheld(advice: AdviceFile) -> list[str]:
+    """Options of the answer that its policy cannot hold."""
+    return [name for name in UNHELD if name in advice.request.options]
 
 
-def _chosen(advice: AdviceFile) -> CandidateRecord:
+def chosen_of(advice: AdviceFile) -> CandidateRecord:
     """The draft that the answer decided for, or the best."""
     if advice.target is None:
         raise UsageError("the answer has no target: it is a plan of typed-in numbers", "name one of `recommend --json`")
@@ -85,7 +114,7 @@ def _chosen(advice: AdviceFile) -> CandidateRecord:
     return chosen[0]
 
 
-def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
+def _pair(advice: AdviceFile, chosen: CandidateRecord, evidence: str) -> Iterator[str]:
     assert advice.target is not None
     assert chosen.draft is not None
     yield "[[pair]]"
@@ -111,13 +140,17 @@ def _pair(advice: AdviceFile, chosen: CandidateRecord) -> Iterator[str]:
     else:
         yield "# What `draftpick probe TARGET DRAFT -o probe.json` wrote; or `probe = true` to measure at each run."
         yield "# Without evidence, baseline and the thresholds of a measurement, a pair passes by facts alone."
-        yield 'evidence = "probe.json"'
+        yield f"evidence = {_text(evidence)}"
     yield ""
     yield "[pair.policy]"
+    ignored = advice.request.options.get("ignore")
+    if isinstance(ignored, list) and ignored:
+        yield "# As the answer ignored them."
+        yield f"allow = [{', '.join(_text(str(one).partition('=')[0].strip()) for one in ignored)}]"
     if chosen.score is not None:
         yield "# 0 to 100: how well the facts fit."
         yield f"min_score = {float(max(int(chosen.score) - 5, 0))}"
-    if chosen.memory is not None and chosen.memory.fits:
+    if chosen.memory is not None and chosen.memory.fits and not unheld(advice):
         yield "must_fit = true"
     verdict = chosen.verdict
     if advice.engine is not None and verdict is not None and verdict.verdict in ("accepted", "care"):
@@ -149,7 +182,7 @@ def _place(advice: AdviceFile) -> Iterator[str]:
         yield f"device = {_text(advice.device.id)}"
     if setting is not None and setting.tensor_parallel_size > 1:
         yield f"tensor_parallel_size = {setting.tensor_parallel_size}"
-    for name in ("max_model_len", "max_num_seqs"):
+    for name in ("max_model_len", "max_num_seqs", "temperature"):
         value = getattr(workload, name) if workload is not None else None
         if value is not None:
             yield f"{name} = {value}"

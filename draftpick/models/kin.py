@@ -143,7 +143,7 @@ def _like_its_shape(profile: ModelProfile, catalog: Catalog) -> ModelProfile:
     first = alike[0]
     taken: dict[str, Any] = {
         name: getattr(first, name)
-        for name in (*_ORIGIN, *_SIZES)
+        for name in ("family", "generation", *_SIZES)  # a base model and its tuned ones have one shape
         if getattr(profile, name) is None and all(getattr(known, name) == getattr(first, name) for known in alike)
     }
     taken = {name: value for name, value in taken.items() if value is not None}

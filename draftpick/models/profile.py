@@ -138,6 +138,16 @@ class ModelProfile(NamedTuple):
         return self.id.rstrip("/").rsplit("/", 1)[-1]
 
     @property
+    def from_files(self) -> bool:
+        """Whether the model's own files were read, so that what they leave out is not there."""
+        return self.origin in ("folder", "gguf", "cache", "hub")
+
+    @property
+    def form_known(self) -> bool:
+        """Whether anything says what kind of model this is; an empty config.json does not."""
+        return self.origin == "catalogue" or self.architecture is not None or self.model_type is not None
+
+    @property
     def is_moe(self) -> bool:
         return self.experts is not None
 

@@ -506,7 +506,7 @@ def _interval(value: Interval) -> probe_file.IntervalRecord:
 
 def _relation(relation: Relation | None) -> dict[str, Any]:
     if relation is None:
-        return {"kind": "unknown", "verified": False, "reason": "one tokenizer is not known"}
+        return {"kind": "unknown", "verified": False, "reason": "at least one tokenizer is not known"}
     return {"kind": relation.kind, "verified": relation.verified, "reason": relation.reason}
 
 

@@ -28,7 +28,7 @@ from draftpick.report.blocks import (
     Section,
     Table,
 )
-from draftpick.report.text import count, ended, milliseconds, short_names, spoken_level
+from draftpick.report.text import count, ended, fades, finding_text, milliseconds, short_names, spoken_level
 from draftpick.report.typed import command_line
 
 SHOWN = 9
@@ -92,7 +92,7 @@ def _figures(advice: AdviceFile, best: CandidateRecord) -> Iterable[tuple[str, s
         yield "speed-up of decoding", _gained(plan.speedup)
     if rate is not None:
         known = "measured" if rate.measured else "as given" if best.method is None else "predicted"
-        yield "acceptance rate", f"{_between(rate.rate, rate.low, rate.high, rate.level, 2)}, {known}"
+        yield "acceptance rate", f"{_between(rate.rate, rate.low, rate.high, rate.level, 2)}, {known}{fades(rate.fade)}"
     if plan.mean_acceptance_length is not None:
         yield "tokens per step", f"{plan.mean_acceptance_length:.2f}"
     if cost is not None:
@@ -493,8 +493,7 @@ def _findings_table(findings: Iterable[FindingRecord]) -> Table:
 
 
 def _seen(finding: FindingRecord) -> str:
-    ignored = f" (ignored: {finding.ignored_because})" if finding.ignored_because is not None else ""
-    return f"{finding.message}{ignored}"
+    return finding_text(finding.message, finding.certain or finding.outcome == "skip", finding.ignored_because)
 
 
 def _engines(best: CandidateRecord | None) -> Iterable[Section]:
@@ -526,7 +525,8 @@ def _rests_on(advice: AdviceFile, best: CandidateRecord | None) -> Iterable[tupl
     if advice.engine is not None:
         yield "engine", f"{advice.engine.id} {advice.engine.version}"
     if advice.device is not None:
-        assumed = " (assumed: none was named)" if advice.device.assumed else ""
+        said = "assumed: none was named" if advice.device.assumed else advice.device.note
+        assumed = f" ({said})" if said else ""
         yield "device", f"{advice.device.count} × {advice.device.id}, {advice.device.name}{assumed}"
     if advice.target is not None and (best is None or best.evidence not in MEASURED):
         yield "formats", _formats(advice)
@@ -620,6 +620,8 @@ def _doubts_about(advice: AdviceFile, best: CandidateRecord) -> Iterable[str]:
         yield f"what it gains could not be predicted: {best.plan.missing}"
     if advice.device is not None and advice.device.assumed:
         yield f"no device was named: {advice.device.id} is assumed"
+    elif advice.device is not None and advice.device.note is not None:
+        yield f"device {advice.device.id} is {advice.device.note}"
     if best.tokenizer is not None and not best.tokenizer.verified and best.tokenizer.relation != "different":
         yield f"tokenizers: {best.tokenizer.reason}"
     for role, model in (("target", advice.target), ("draft", best.model)):

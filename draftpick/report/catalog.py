@@ -132,7 +132,7 @@ _Rows = tuple[Sequence[str], list[tuple[str, ...]]]
 
 
 def _models(records: Mapping[str, Record]) -> _Rows:
-    return ("model", "size", "active", "layers", "rows", "tokenizer", "context", "licence"), [
+    return ("model", "parameters", "active", "layers", "rows", "tokenizer", "context", "licence"), [
         (
             key,
             count(row.get("params_total")),
@@ -185,11 +185,12 @@ def _engines(records: Mapping[str, Record]) -> _Rows:
 
 
 def _devices(records: Mapping[str, Record]) -> _Rows:
-    return ("device", "name", "memory", "bf16", "also called"), [
+    return ("device", "name", "memory (nominal)", "memory (seen)", "bf16", "also called"), [
         (
             key,
             str(row.get("name", "")),
             f"{row['memory_bytes'] / 2**30:.0f} GiB" if row.get("memory_bytes") else "?",
+            f"{row['memory_seen_bytes'] / 2**30:.1f} GiB" if row.get("memory_seen_bytes") else "",
             {True: "yes", False: "no"}.get(row.get("bf16"), "?"),  # type: ignore[arg-type]
             ", ".join(row.get("aliases", ())),
         )

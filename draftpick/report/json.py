@@ -87,6 +87,7 @@ def candidate(place: int, found: Assessment) -> dict[str, Any]:
                 "message": finding.message,
                 "evidence": dict(finding.evidence),
                 "weight": finding.weight,
+                **({} if finding.certain else {"certain": False}),
                 **({"ignored_because": finding.ignored_because} if finding.ignored_because is not None else {}),
             }
             for finding in found.findings
@@ -123,6 +124,7 @@ def _prediction(found: Assessment) -> dict[str, Any]:
             "low": rate.low,
             "high": rate.high,
             "level": rate.level,
+            "fade": rate.fade,
             "source": said.basis.sentence,
             "rests_on": list(said.basis.rows),
             "measured": said.measured is not None,
@@ -221,7 +223,7 @@ def tokenizer(found: Assessment) -> dict[str, Any] | None:
     return {
         "relation": relation.kind if relation is not None else "unknown",
         "verified": relation.verified if relation is not None else False,
-        "reason": relation.reason if relation is not None else "a tokenizer is not known",
+        "reason": relation.reason if relation is not None else "at least one tokenizer is not known",
         "first_difference": _difference(relation),
         "same_cut": relation.same_cut if relation is not None else None,
         "only_target": list(relation.only_target) if relation is not None else [],
@@ -267,6 +269,8 @@ def _device_values(device: Device, count: int, *, assumed: bool) -> dict[str, An
         "count": count,
         "memory_bytes": device.memory_bytes,
         "assumed": assumed,
+        "others": list(device.others),
+        "note": device.note,
     }
 
 

@@ -39,6 +39,8 @@ class Grid(NamedTuple):
     """Columns of numbers, aligned to the right."""
     wraps: frozenset[int] = frozenset()
     """Columns that may break into several lines on a screen; all others stay whole."""
+    spare: Sequence[int] = ()
+    """Columns that a narrow screen does without, the least important first."""
 
 
 GAP = "  "
@@ -66,8 +68,26 @@ def draw(parts: Iterable[Line | Grid], *, width: int | None, color: bool) -> str
         elif width is None:
             lines += [_joined(row, color=False) for row in _aligned(part)]
         else:
-            lines += _noted(part, width, color) or _columns(part, width, color)
+            grid = _lightened(part, width)
+            lines += _noted(grid, width, color) or _columns(grid, width, color)
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _lightened(grid: Grid, width: int) -> Grid:
+    """The grid without as many of its spare columns as it takes to leave the others room."""
+    left = list(range(len(grid.header)))
+    widths = [max(_cells(cell.text) for cell in column) for column in zip(*_rows(grid), strict=True)]
+    least = [min(room, LEAST_ROOM) if at in grid.wraps else room for at, room in enumerate(widths)]
+    for column in grid.spare:
+        if sum(least[at] + len(GAP) for at in left) - len(GAP) <= width:
+            break
+        left.remove(column)
+    return grid._replace(
+        header=[grid.header[at] for at in left],
+        rows=[[row[at] for at in left] for row in grid.rows],
+        right=frozenset(place for place, at in enumerate(left) if at in grid.right),
+        wraps=frozenset(place for place, at in enumerate(left) if at in grid.wraps),
+    )
 
 
 def _line(part: Line, width: int | None, color: bool) -> Iterable[str]:

@@ -23,6 +23,10 @@ def json(probe: ProbeFile) -> str:
     return json_text(probe.plain()) + "\n"
 
 
+_SPARE = ("if reached", "at the kth", "accepted", "cost", "tokens per step")
+"""Columns that a narrow screen does without, the least important first; JSON and wide screens have them."""
+
+
 def table(probe: ProbeFile, *, width: int | None, color: bool) -> str:
     """For a terminal or a pipe."""
     return draw(_parts(probe), width=width, color=color)
@@ -35,7 +39,8 @@ def _parts(probe: ProbeFile) -> Iterable[Line | Grid]:
         yield Line(printable(found.title), "dim")
         shown: list[Row] = [[Cell(printable(one)) for one in row] for row in found.rows]
         texts = frozenset(range(len(found.header))) - found.numeric
-        yield Grid(found.header, shown, right=found.numeric, wraps=texts)
+        spare = [found.header.index(name) for name in _SPARE if name in found.header]
+        yield Grid(found.header, shown, right=found.numeric, wraps=texts, spare=spare)
     yield Line("")
     for line, warning in _lines(probe):
         yield Line(printable(line), "yellow" if warning else "dim")

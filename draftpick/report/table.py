@@ -14,6 +14,7 @@ from draftpick.report.text import (
     by_k,
     draft_cost,
     expected,
+    finding_text,
     level,
     memory,
     policies,
@@ -152,7 +153,12 @@ def _candidates_table(advice: Advice, shown: Sequence[Assessment], *, stacked: b
     header = ["#", "draft", *(name for name, _ in columns), "verdict" if advice.setting.engine else "engine"]
     header += [] if stacked else ["what matters most"]
     numbers = frozenset({0, *range(2, 2 + len(columns))})
-    return Grid(header, rows, right=numbers, wraps=frozenset({1} if stacked else {len(header) - 1}))
+    spare = [header.index(name) for name in _SPARE if name in header] if stacked else []
+    return Grid(header, rows, right=numbers, wraps=frozenset({1} if stacked else {len(header) - 1}), spare=spare)
+
+
+_SPARE = ("score", "cost", "ratio", "accept", "size", "k")
+"""What a narrow screen does without, the least important first; JSON and wide screens have it."""
 
 
 def _gain_cell(found: Assessment) -> Cell:
@@ -221,9 +227,9 @@ def _by_k_table(found: Assessment) -> Grid:
 def _findings_table(found: Assessment) -> Grid:
     rows: list[Row] = []
     for finding in sorted(found.findings, key=lambda one: (_SEVERITY[one.outcome], -one.weight, one.rule)):
-        ignored = f" (ignored: {finding.ignored_because})" if finding.ignored_because is not None else ""
         outcome = Cell(finding.outcome, style=STYLES[finding.outcome])
-        rows.append([outcome, finding.rule, printable(finding.message + ignored)])
+        said = finding_text(finding.message, finding.certain or finding.outcome == "skip", finding.ignored_because)
+        rows.append([outcome, finding.rule, printable(said)])
     return Grid(("finding", "rule", "what was seen"), rows, wraps=frozenset({2}))
 
 
@@ -277,5 +283,6 @@ def _footer(advice: Advice) -> str:
     if engine is not None:
         note = table_of(engine).note
         place = f"engine {engine.key} {printable(engine.version)}" + (f" ({printable(note)})" if note else "")
-    device = f", device {advice.setting.device.key}" if advice.setting.device else ""
+    named = advice.setting.device
+    device = f", device {named.key}{f' ({printable(named.note)})' if named.note else ''}" if named else ""
     return f"{place}{device}; catalogue of {advice.catalog_date}; {ran(advice)}."

@@ -97,6 +97,18 @@ def draft_cost(found: Assessment) -> str:
     return f"{found.prediction.costs.c:.2f}" if found.prediction is not None else "-"
 
 
+def finding_text(message: str, certain: bool, ignored_because: str | None) -> str:
+    """A finding's sentence, with what weakens it."""
+    unsure = "" if certain else " (unverified)"
+    ignored = f" (ignored: {ignored_because})" if ignored_because is not None else ""
+    return f"{message}{unsure}{ignored}"
+
+
+def fades(fade: float) -> str:
+    """What a rate that falls from token to token holds for; empty for one that does not."""
+    return f" for the first token, each later one {fade:.2f} of the one before" if fade < 1 else ""
+
+
 METHODS = {
     "pard": "PARD is a draft model that was trained to guess all tokens of a step in one pass",
     "eagle": "EAGLE is a small head that reads the target's hidden states and guesses token by token",
@@ -116,7 +128,13 @@ def method_note(found: Assessment) -> str:
         return ""
     if said is None or said.measured is not None:
         return f"{what}."
-    return f"{what}. Its predictions were not tested on measured speed-ups, as those of draft models were."
+    again = (
+        " More tokens than it has layers were not compared: how much less it accepts when it is used again was not "
+        "published of such a target."
+        if said.used_once
+        else ""
+    )
+    return f"{what}. Its predictions were not tested on measured speed-ups, as those of draft models were.{again}"
 
 
 def predicted(found: Assessment) -> list[tuple[str, bool]]:
@@ -130,8 +148,8 @@ def predicted(found: Assessment) -> list[tuple[str, bool]]:
     known = ", measured," if said.measured is not None and verb == "Predicted" else ""
     lines = [
         f"{verb} with {printable(found.proposal.label)}: acceptance rate{known} {rate.rate:.2f} ({rate.low:.2f} to "
-        f"{rate.high:.2f}), {row.mean_acceptance_length:.2f} tokens per step at k = {row.k}; a plain token takes "
-        f"{milliseconds(parts.target)}, a drafted one {parts.c:.2f} of it."
+        f"{rate.high:.2f}){fades(rate.fade)}, {row.mean_acceptance_length:.2f} tokens per step at k = {row.k}; a plain "
+        f"token takes {milliseconds(parts.target)}, a drafted one {parts.c:.2f} of it."
     ]
     if note := method_note(found):
         lines.append(note)

@@ -186,7 +186,7 @@ def quantization(pair: Pair) -> Outcome:
     if pair.draft is not None and bits is not None and bits < 4.5 and not _gguf(draft or ""):
         message = f"The draft is quantised to {draft}: a small model loses more by that than a large one."
         return warn(message, 0.7, **evidence)
-    return _target_bits(target, evidence)
+    return _target_bits(target, pair.target.form_known, evidence)
 
 
 def _mtp_in_doubt(pair: Pair) -> bool:
@@ -197,7 +197,7 @@ def _mtp_in_doubt(pair: Pair) -> bool:
     return own is not None and "fp8" not in own and "fp4" not in own
 
 
-def _target_bits(target: str | None, evidence: Evidence) -> Outcome:
+def _target_bits(target: str | None, known: bool, evidence: Evidence) -> Outcome:
     if target is not None and _gguf(target) and (bits_per_weight(target, None) or 16) < 5:
         message = (
             f"The target is stored as {target}: small-batch kernels verify several rows at nearly their number's cost."
@@ -205,6 +205,8 @@ def _target_bits(target: str | None, evidence: Evidence) -> Outcome:
         return warn(message, 0.5, **evidence)
     if target is not None:
         return ok(f"The target is quantised ({target}), which leaves a little less to win.", 0.85, **evidence)
+    if not known:
+        return skip("Whether the target is quantised is not known.", **evidence)
     return ok("The target is not quantised.", **evidence)
 
 

@@ -65,7 +65,7 @@ def rope_scaling(pair: Pair) -> Outcome:
     if second is None or (pair.draft is None and second.rope is None):
         return not_applicable("The draft has no rope scaling of its own that is known.")
     if not _rope_known(pair.target) or (pair.draft is not None and not _rope_known(pair.draft)):
-        return skip("The rope scaling of one side is not known.")
+        return skip("The rope scaling of at least one side is not known.")
     target, draft = pair.target.rope, second.rope
     evidence: Evidence = {"target": target, "draft": draft}
     if target == draft:
@@ -82,7 +82,7 @@ def rope_scaling(pair: Pair) -> Outcome:
 
 def _rope_known(model: ModelProfile) -> bool:
     """Whether an absent rope scaling means that there is none: a configuration says so, a catalogue row does not."""
-    return model.rope is not None or model.origin in ("folder", "gguf", "cache", "hub")
+    return model.rope is not None or (model.from_files and model.form_known)
 
 
 def _kind(rope: str | None) -> str | None:
@@ -117,6 +117,8 @@ def modality(pair: Pair) -> Outcome:
     if pair.draft is None:
         return not_applicable("No draft model.")
     target, draft = "vision" in pair.target.modality, "vision" in pair.draft.modality
+    if not pair.target.form_known:
+        return skip("Whether the target sees images is not known.")
     evidence: Evidence = {"target": pair.target.modality, "draft": pair.draft.modality, "images": pair.setting.images}
     if not target:
         return ok(
@@ -151,6 +153,8 @@ def mrope(pair: Pair) -> Outcome:
     if pair.draft.mrope:
         message = "The draft's positions have several axes (M-RoPE), which most engines refuse in a draft."
         return warn(message, 0.2, **evidence)
+    if not (pair.target.form_known and pair.draft.form_known):
+        return skip("How positions run is not known on both sides.")
     if not pair.target.mrope:
         return ok("Positions run along one axis on both sides.", **evidence)
     if pair.setting.images is False:
@@ -175,7 +179,8 @@ def recurrent_state(pair: Pair) -> Outcome:
     target = pair.target.attention
     draft = pair.draft.attention if pair.draft is not None else "full"
     evidence: Evidence = {"target": target, "draft": draft}
-    if target == "unknown" or draft == "unknown":
+    untold = not pair.target.form_known or not (pair.draft is None or pair.draft.form_known)
+    if untold or target == "unknown" or draft == "unknown":
         return skip("Whether a layer holds a recurrent state is not known.", **evidence)
     sides = [name for name, kind in (("target", target), ("draft", draft)) if kind in ("hybrid", "recurrent")]
     if not sides:

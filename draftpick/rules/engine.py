@@ -130,6 +130,29 @@ def most_tokens(engine: Engine, method: str) -> int | None:
     return _most_tokens(table.methods.get(method), table)
 
 
+def reuses_layers(engine: Engine) -> bool:
+    """Whether an engine drafts more tokens with MTP layers than there are, using them again."""
+    method = table_of(engine).methods.get("mtp")
+    return method is not None and bool(method.facts.get("reuses_layers"))
+
+
+def takes_length(pair: Pair, engine: Engine, k: int) -> bool:
+    """Whether the engine takes k tokens as well as any number: some want a multiple of the MTP layers past each once,
+    and rows of their files speak against long drafts.
+    """
+    table = table_of(engine)
+    layers = pair.target.num_nextn_predict_layers if pair.method == "mtp" else None
+    method = table.methods.get(pair.method)
+    if layers and k > layers and k % layers and method is not None and method.facts.get("multiple_of_layers"):
+        return False
+    asked = pair._replace(setting=pair.setting._replace(num_spec_tokens=k))
+    return not any(
+        fits(row.conditions, asked, pair.relation)
+        for row in (*table.exceptions.get(pair.method, ()), *table.anywhere)
+        if any((subject, name) == ("setting", "num_spec_tokens") for subject, name, _ in row.conditions)
+    )
+
+
 def _most_tokens(method: Method | None, table: Table) -> int | None:
     facts = method.facts if method is not None else {}
     found = facts.get("max_num_spec_tokens", table.limits.get("max_num_spec_tokens"))

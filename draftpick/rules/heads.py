@@ -181,6 +181,8 @@ def head_not_a_draft(pair: Pair) -> Outcome:
     draft = pair.draft
     if draft is None:
         return not_applicable("No draft model.")
+    if draft.head_for is None and not draft.form_known:
+        return skip("Whether the draft runs on its own is not known.")
     if draft.head_for is None:
         return ok("The draft runs on its own.")
     if draft.variant == "draft" or pair.method == "pard":

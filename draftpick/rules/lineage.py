@@ -39,9 +39,12 @@ def lineage(pair: Pair) -> Outcome:
 
     Remedy: take the family's own small model of the same generation where there is one.
     """
-    target, draft = pair.target, pair.draft
-    if draft is None:
+    if pair.draft is None:
         return not_applicable("No draft model.")
+    return _as_told(pair, "family", _origins(pair.target, pair.draft))
+
+
+def _origins(target: ModelProfile, draft: ModelProfile) -> Outcome:
     if draft.lineage.base_model is not None and draft.lineage.relation in DESCENDS and _descends(draft, target):
         return ok(f"The draft was made from {draft.lineage.base_model}, the target's own stock.", 1.0, kind="descends")
     ours, theirs = target.lineage.data, draft.lineage.data
@@ -69,6 +72,22 @@ def lineage(pair: Pair) -> Outcome:
         return _published_to_draft(target, draft, evidence)
     message = f"Other pre-training: the target is {_origin(target)}, the draft {_origin(draft)}."
     return warn(message, 0.35, kind="other family", **evidence)
+
+
+def _as_told(pair: Pair, field: str, outcome: Outcome) -> Outcome:
+    """The outcome, which says so where files tell nothing of a field and it was taken from a model like theirs."""
+    sides = (pair.target, *([pair.draft] if pair.draft is not None else []))
+    if outcome.kind == "skip" or not any(_taken_from_its_like(side, field) for side in sides):
+        return outcome
+    message = (
+        f"{outcome.message.removesuffix('.')} (taken from catalogued models like them, not read from their files)."
+    )
+    return outcome._replace(message=message, certain=False)
+
+
+def _taken_from_its_like(model: ModelProfile, field: str) -> bool:
+    """Whether a field was not told by a model's own files, but by its name or shape."""
+    return model.origin != "catalogue" and field in model.uncertain
 
 
 def _published_to_draft(target: ModelProfile, draft: ModelProfile, evidence: Evidence) -> Outcome:
@@ -127,6 +146,10 @@ def tuning(pair: Pair) -> Outcome:
 
     Remedy: the draft's instruct version (or its base version for a base target).
     """
+    return _as_told(pair, "variant", _tunings(pair))
+
+
+def _tunings(pair: Pair) -> Outcome:
     target, draft = _tuning(pair.target), _tuning(pair.draft)
     if target is None or draft is None:
         return skip("How both were tuned is not known.")
@@ -161,6 +184,10 @@ def subject(pair: Pair) -> Outcome:
 
     Remedy: take the draft of the target's own line (Qwen2.5-Coder for Qwen2.5-Coder).
     """
+    return _as_told(pair, "variant", _subjects(pair))
+
+
+def _subjects(pair: Pair) -> Outcome:
     draft = pair.draft
     if pair.target.variant is None or draft is None or draft.variant is None:
         return skip("What both were specialised in is not known.")
@@ -190,6 +217,10 @@ def thinking_mode(pair: Pair) -> Outcome:
 
     Remedy: a draft of the same mode, or one whose mode can be switched; say in the probe which mode is served.
     """
+    return _as_told(pair, "variant", _thinkings(pair))
+
+
+def _thinkings(pair: Pair) -> Outcome:
     target, draft = _thinking(pair.target), _thinking(pair.draft)
     if target is None or draft is None:
         return skip("Whether both think aloud is not known.")
@@ -222,7 +253,7 @@ def _thinking(model: ModelProfile | None) -> str | None:
     return "base" if "base" in variant else "off"
 
 
-@rule("changed-target", "lineage", reads=("lineage", "made_for", "target"), about="any")
+@rule("changed-target", "lineage", reads=("family", "lineage", "made_for", "target"), about="any")
 def changed_target(pair: Pair) -> Outcome:
     """The target is what the draft was made to follow, not something trained on from there.
 
@@ -240,6 +271,10 @@ def changed_target(pair: Pair) -> Outcome:
     if _made_for(pair):
         return ok("The draft was made for the target as it is.")
     if via is None and not _changed_by_others(pair):
+        if (unknown := _untold(pair.target)) is not None:
+            return skip(unknown)
+        if origin.base_model is None and _taken_from_its_like(pair.target, "family"):
+            return ok("Nothing says that others changed the target.", certain=False)
         return ok("The target was not changed by others.")
     base = via or origin.base_model
     evidence: Evidence = {"base": base, "relation": how}
@@ -260,11 +295,21 @@ def _changed_by_others(pair: Pair) -> bool:
     origin, base = pair.target.lineage, pair.target.lineage.base_model
     if base is None or origin.relation not in CHANGES:
         return False
-    owner = _owner(pair.target.id)
+    owner = _maker(pair.target)
     theirs = [base]
     if pair.draft is not None:
         theirs += [pair.draft.id, pair.draft.lineage.base_model or ""]
     return not owner or owner not in map(_owner, theirs)
+
+
+def _untold(target: ModelProfile) -> str | None:
+    """What is not known of how files became what they are; None where somebody wrote it down."""
+    base, relation = target.lineage.base_model, target.lineage.relation
+    if base is None and target.origin != "catalogue" and (target.family is None or _only_a_path(target)):
+        return "Whether others changed the target is not known: nothing names the model it was made from."
+    if base is not None and relation is None and target.origin != "catalogue" and _maker(target) != _owner(base):
+        return f"Whether the target is {base} as it was published, or trained on from there, is not known."
+    return None
 
 
 def _made_for(pair: Pair) -> bool:
@@ -272,6 +317,16 @@ def _made_for(pair: Pair) -> bool:
     if pair.draft is not None:
         return pair.target.id in pair.draft.made_for
     return pair.proposal.head is not None and pair.target.id in targets_of(pair.proposal.head.target)
+
+
+def _maker(model: ModelProfile) -> str:
+    """Who published a model; nobody is named by the path of a folder or file."""
+    return "" if model.origin in ("folder", "gguf") and _only_a_path(model) else _owner(model.id)
+
+
+def _only_a_path(model: ModelProfile) -> bool:
+    """Whether files were named by their place, so that nothing says who published them."""
+    return model.path is not None and model.origin not in ("cache", "hub")
 
 
 def _owner(model_id: str) -> str:
@@ -300,7 +355,7 @@ def made_for(pair: Pair) -> Outcome:
         return ok(f"The draft was published for {pair.target.id}.", targets=list(draft.made_for))
     if draft is not None and draft.made_for:
         return not_applicable(f"The draft was published for {', '.join(draft.made_for)}.")
-    return not_applicable("The draft is a model of its own.")
+    return not_applicable("The draft names no target that it was published for.")
 
 
 def targets_of(text: str) -> tuple[str, ...]:
@@ -325,7 +380,7 @@ def licence(pair: Pair) -> Outcome:
         return not_applicable("No second set of weights.")
     ours, theirs = pair.target.license, second.license
     if ours is None or theirs is None or ours in UNREAD or theirs in UNREAD:
-        return skip("The licence of one side is not known.")
+        return skip("The licence of at least one side is not known.")
     evidence: Evidence = {"target": ours, "draft": theirs}
     strictness = _strictness(theirs) - _strictness(ours)
     if strictness > 0 and _strictness(theirs) == 2:

@@ -110,3 +110,11 @@ def test_an_ordinary_answer_does_without_rich() -> None:
 def test_colour_marks_stand_on_the_line_they_colour() -> None:
     text = draw([Line("word " * 40, "bold")], width=30, color=True)
     assert all(re.fullmatch(r"\x1b\[1m[a-z ]+\x1b\[0m", line) for line in text.splitlines())
+
+
+def test_a_narrow_screen_does_without_the_least_important_columns() -> None:
+    grid = Grid(("name", "gain", "cost"), [["n" * 20, "1.50", "0.03"]], frozenset({1, 2}), frozenset({0}), (2, 1))
+    assert drawn(grid, 32)[0] == "name                  gain  cost"
+    assert drawn(grid, 31)[0] == "name                  gain"
+    assert drawn(grid, 25)[0] == "name"
+    assert drawn(grid, None)[0] == "name                  gain  cost"

@@ -13,7 +13,9 @@ from tests.commands import run
     ("options", "said"),
     [
         pytest.param(
-            ["--device", "h100"], "It does not fit on 1 × h100-80g: it takes 4 of them.", id="too large for one"
+            ["--device", "h100"],
+            "It does not fit on 1 × h100-80g: it takes 4 of them, or 1 with",
+            id="too large for one",
         ),
         pytest.param(
             ["--device", "h100", "-tp", "4"],
@@ -122,3 +124,21 @@ def test_a_load_that_nothing_holds_decides_nothing(options: tuple[str, ...], sai
     assert decision["sentence"].startswith(said)
     assert (decision["action"] == "undecided") is (not said.startswith("Put"))
     assert (decision["speedup"] is None) is (not said.startswith("Put"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "Qwen/Qwen2.5-32B-Instruct --engine llama.cpp --device rtx3090",
+            "it takes 4 of them, or 1 with --quantization q4_k_m.",
+        ),
+        ("Qwen/Qwen2.5-72B-Instruct --engine vllm --device h100", ", or 1 with --quantization awq."),
+        ("Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend --device 910b3", ", or 1 with --quantization w4a8."),
+        ("Qwen/Qwen2.5-72B-Instruct --engine vllm --device h100 --quantization fp8", "it takes 2 of them."),
+        ("deepseek-ai/DeepSeek-V3 --engine sglang --device h200", "it takes 8 of them."),
+    ],
+)
+def test_what_does_not_fit_is_told_the_format_that_does(arguments: str, said: str) -> None:
+    sentence = json.loads(run("recommend", *arguments.split(), "--json").stdout)["decision"]["sentence"]
+    assert sentence.endswith(said)

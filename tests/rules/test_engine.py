@@ -14,7 +14,7 @@ from draftpick.catalog_index import read_toml
 from draftpick.models.profile import Experts, ModelProfile
 from draftpick.models.tokenizer import Difference, Fingerprint, Relation, RelationKind
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
-from draftpick.rules.engine import Verdict, verdict
+from draftpick.rules.engine import Verdict, reuses_layers, takes_length, verdict
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 ENGINES = tuple(sorted(path.stem for path in (CATALOG / "engines").glob("*.toml")))
@@ -565,3 +565,24 @@ def test_conditions(conditions: dict[str, Any], holds: bool) -> None:
         pair(GLM, None, "mtp"), None, toy(methods={"mtp": {"support": "yes", "source": "s"}}, exceptions=[row])
     )
     assert found.verdict == ("care" if holds else "accepted")
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "taken"),
+    [
+        ("vllm", pair(TWO_LAYERS, None, "mtp"), {1, 2, 4, 6, 8}),
+        ("sglang", pair(TWO_LAYERS, None, "mtp"), set(range(1, 9))),
+        ("vllm-ascend", pair(DEEPSEEK, None, "mtp"), {1, 2}),
+        ("vllm-ascend", pair(MOE, None, "eagle3"), {1, 2, 3}),
+        ("sglang", pair(MOE, None, "eagle3"), {1, 2, 3, 4}),
+        ("sglang", pair(PLAIN, None, "eagle3"), set(range(1, 9))),
+        ("vllm", pair(QWEN3, QWEN3_SMALL), set(range(1, 9))),
+    ],
+)
+def test_the_lengths_that_an_engine_takes_without_a_word(name: str, of: Pair, taken: set[int]) -> None:
+    assert {k for k in range(1, 9) if takes_length(of, engine(name), k)} == taken
+
+
+@pytest.mark.parametrize(("name", "again"), [("vllm", True), ("sglang", True), ("mlx", False)])
+def test_engines_that_use_mtp_layers_again(name: str, again: bool) -> None:
+    assert reuses_layers(engine(name)) is again

@@ -139,7 +139,7 @@ FINDINGS: list[tuple[str, Pair, dict[str, Any]]] = [
     (
         "moe-verify",
         bare_pair("mtp", target(experts=SPARSE, num_nextn_predict_layers=1)),
-        {"too_many": False, "k": 1, "experts": 128, "experts_read": 15.5, "factor": 1.94},
+        {"too_many": False, "k": 3, "experts": 128, "experts_read": 29.1, "factor": 3.64},
     ),
     ("draft-length", pair(num_spec_tokens=15, engine=CAPPED), {"k": 15, "cap": 14}),
     ("draft-length", head_pair(published=head(num_spec_tokens=3), num_spec_tokens=4), {"k": 4, "trained": 3}),

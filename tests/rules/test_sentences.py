@@ -43,6 +43,31 @@ def related(kind: RelationKind, verified: bool = True, reason: str = "as read", 
     return Relation(kind=kind, verified=verified, reason=reason, **fields)
 
 
+ANOTHER = "The draft is another model than the target."
+NOT_TOLD_APART = "Whether the draft is another model than the target is not known: nothing tells them apart."
+NO_FORM: dict[str, Any] = dict.fromkeys(
+    (
+        "architecture", "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size",
+    )
+)  # fmt: skip
+NOT_TOLD = "Whether others changed the target is not known: nothing names the model it was made from."
+
+
+def bare_folder(name: str, **changes: Any) -> ModelProfile:
+    """A folder that holds a config.json and nothing else."""
+    fields: dict[str, Any] = {
+        "path": f"/models/{name.rpartition('/')[2]}",
+        "family": None,
+        "generation": None,
+        "variant": None,
+        "tokenizer": None,
+        "license": None,
+        "gated": None,
+        "lineage": Lineage(),
+    }
+    return target(id=name, **{**fields, **changes})
+
+
 SAID: dict[str, list[tuple[Pair, str, str]]] = {
     "architecture": [
         (pair(), "ok", "Both are ToyForCausalLM."),
@@ -184,6 +209,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (head_pair(target(dtype="float16"), device=OLD), "ok", "Toy NPU lacks bfloat16, which neither side needs."),
     ],
     "quantization": [
+        (pair(bare_folder("./target", **NO_FORM)), "skip", "Whether the target is quantised is not known."),
         (pair(), "ok", "The target is not quantised."),
         (
             pair(target(quantization="w8a8")),
@@ -362,6 +388,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         ),
     ],
     "rope-scaling": [
+        (pair(bare_folder("./target", **NO_FORM)), "skip", "The rope scaling of at least one side is not known."),
         (pair(), "ok", "The same rope scaling: none."),
         (head_pair(), "n/a", "The draft has no rope scaling of its own that is known."),
         (bare_pair("ngram"), "n/a", "The draft has no rope scaling of its own that is known."),
@@ -370,8 +397,8 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
             "warn 0.55",
             "The target's rope scaling is none, the draft's yarn 4 32768: agreement falls past 32768 tokens.",
         ),
-        (pair(target(origin="catalogue")), "skip", "The rope scaling of one side is not known."),
-        (pair(theirs=draft(origin="catalogue")), "skip", "The rope scaling of one side is not known."),
+        (pair(target(origin="catalogue")), "skip", "The rope scaling of at least one side is not known."),
+        (pair(theirs=draft(origin="catalogue")), "skip", "The rope scaling of at least one side is not known."),
         (pair(target(rope=YARN), draft(rope=YARN)), "ok", "The same rope scaling: yarn 4 32768."),
         (
             pair(target(rope=YARN), draft(rope="yarn 2 32768")),
@@ -405,6 +432,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         ),
     ],
     "modality": [
+        (pair(bare_folder("./target", **NO_FORM)), "skip", "Whether the target sees images is not known."),
         (pair(), "ok", "Text only."),
         (head_pair(), "n/a", "No draft model."),
         (pair(theirs=draft(**SEES)), "ok 0.9", "The draft's vision tower is of no use here."),
@@ -431,6 +459,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         ),
     ],
     "mrope": [
+        (pair(bare_folder("./target", **NO_FORM)), "skip", "How positions run is not known on both sides."),
         (pair(), "ok", "Positions run along one axis on both sides."),
         (head_pair(), "n/a", "No draft model."),
         (
@@ -446,6 +475,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (pair(target(mrope=True), images=False), "ok 0.95", "The target has M-RoPE, which text alone does not use."),
     ],
     "recurrent-state": [
+        (pair(bare_folder("./target", **NO_FORM)), "skip", "Whether a layer holds a recurrent state is not known."),
         (pair(), "ok", "No layer holds a recurrent state."),
         (pair(target(attention="unknown")), "skip", "Whether a layer holds a recurrent state is not known."),
         (pair(theirs=draft(attention="unknown")), "skip", "Whether a layer holds a recurrent state is not known."),
@@ -586,6 +616,16 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
     ],
     "tuning": [
         (pair(), "ok", "Both are tuned to answer."),
+        (
+            pair(theirs=draft(uncertain=frozenset({"variant"}))),
+            "ok unsure",
+            "Both are tuned to answer (taken from catalogued models like them, not read from their files).",
+        ),
+        (
+            pair(theirs=draft(uncertain=frozenset({"variant"}), origin="catalogue")),
+            "ok",
+            "Both are tuned to answer.",
+        ),
         (head_pair(), "skip", "How both were tuned is not known."),
         (pair(target(variant=None)), "skip", "How both were tuned is not known."),
         (pair(theirs=draft(variant=None)), "skip", "How both were tuned is not known."),
@@ -659,6 +699,27 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
     ],
     "changed-target": [
         (pair(), "ok", "The target was not changed by others."),
+        (pair(bare_folder("./target")), "skip", NOT_TOLD),
+        (pair(bare_folder("./target", origin="gguf")), "skip", NOT_TOLD),
+        (pair(bare_folder("acme/target", origin="overlay")), "skip", NOT_TOLD),
+        (pair(bare_folder("acme/target", origin="hub")), "skip", NOT_TOLD),
+        (pair(bare_folder("acme/target", origin="catalogue")), "ok", "The target was not changed by others."),
+        (pair(target(path="/models/target", lineage=Lineage(data="Toy"))), "skip", NOT_TOLD),
+        (
+            pair(target(uncertain=frozenset({"family"}))),
+            "ok unsure",
+            "Nothing says that others changed the target.",
+        ),
+        (
+            pair(merged(None)),
+            "skip",
+            "Whether the target is maker/Toy-2-7B as it was published, or trained on from there, is not known.",
+        ),
+        (
+            pair(merged("finetune")._replace(id="./target", path="/models/target"), bare_folder("./draft")),
+            "warn 0.5",
+            "The target is a fine-tune of maker/Toy-2-7B: a draft for that one agrees less.",
+        ),
         (bare_pair("ngram"), "n/a", "Nothing here was trained for another model."),
         (bare_pair("mtp", merged("merge")), "n/a", "Nothing here was trained for another model."),
         (
@@ -725,7 +786,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         ),
     ],
     "made-for": [
-        (pair(), "n/a", "The draft is a model of its own."),
+        (pair(), "n/a", "The draft names no target that it was published for."),
         (pair(theirs=draft(made_for=(SELF, "x/y"))), "ok", "The draft was published for maker/Toy-2-7B-Instruct."),
         (pair(theirs=draft(made_for=("x/y", "x/z"))), "n/a", "The draft was published for x/y, x/z."),
         (pair(of=head()), "ok", "The draft was published for maker/Toy-2-7B-Instruct."),
@@ -740,8 +801,8 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
     "licence": [
         (pair(), "ok", "The draft's licence (apache-2.0) is not stricter than the target's (apache-2.0)."),
         (bare_pair("ngram"), "n/a", "No second set of weights."),
-        (pair(target(license=None)), "skip", "The licence of one side is not known."),
-        (pair(theirs=draft(license="other")), "skip", "The licence of one side is not known."),
+        (pair(target(license=None)), "skip", "The licence of at least one side is not known."),
+        (pair(theirs=draft(license="other")), "skip", "The licence of at least one side is not known."),
         (
             pair(theirs=draft(license="llama3.2")),
             "warn 0.7",
@@ -875,6 +936,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (head_pair(published=head(draft_vocab_size=1024)), "ok", "Both have 1024 rows."),
     ],
     "head-not-a-draft": [
+        (pair(theirs=bare_folder("./draft", **NO_FORM)), "skip", "Whether the draft runs on its own is not known."),
         (head_pair(), "n/a", "No draft model."),
         (pair(), "ok", "The draft runs on its own."),
         (
@@ -970,6 +1032,9 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         ),
     ],
     "self-draft": [
+        (pair(bare_folder("./target"), bare_folder("./draft", num_hidden_layers=8)), "ok", ANOTHER),
+        (pair(bare_folder("./target"), bare_folder("./draft")), "skip", NOT_TOLD_APART),
+        (pair(bare_folder("./target"), bare_folder("./draft", **NO_FORM)), "skip", NOT_TOLD_APART),
         (pair(), "ok", "The draft is another model than the target."),
         (head_pair(), "n/a", "No draft model."),
         (pair(theirs=target()), "reject", "maker/Toy-2-7B-Instruct is the target itself."),
@@ -1090,12 +1155,13 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (pair(target(num_hidden_layers=None)), "skip", "The number of layers is not known on both sides."),
     ],
     "moe-verify": [
+        (pair(bare_folder("./target", **NO_FORM)), "n/a", "The target's expert layout is not known."),
         (pair(), "n/a", "The target is dense."),
         (pair(target(params_active=1_000_000_000)), "n/a", "The target's expert layout is not known."),
         (
             pair(target(experts=SPARSE)),
             "warn 0.7",
-            "Verifying 3 drafted tokens reads up to 29 of 128 experts per layer, not 8.",
+            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
         ),
         (
             pair(target(experts=SPARSE), num_spec_tokens=1),
@@ -1116,12 +1182,12 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (
             bare_pair("mtp", target(experts=SPARSE, num_nextn_predict_layers=2)),
             "warn 0.7",
-            "Verifying 2 drafted tokens reads up to 23 of 128 experts per layer, not 8.",
+            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
         ),
         (
             bare_pair("ngram", target(experts=SPARSE, num_nextn_predict_layers=2)),
             "warn 0.7",
-            "Verifying 3 drafted tokens reads up to 29 of 128 experts per layer, not 8.",
+            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
         ),
     ],
     "draft-length": [
@@ -1478,7 +1544,7 @@ IN_DOUBT: dict[str, tuple[str, str]] = {
     "mrope": ("mrope", ""),
     "attention": ("recurrent-state", "recurrent-state"),
     "recurrent_layers": ("recurrent-state", "recurrent-state"),
-    "family": ("lineage", ""),
+    "family": ("lineage changed-target", "changed-target"),
     "generation": ("lineage", ""),
     "lineage": ("lineage thinking-mode changed-target", "changed-target"),
     "variant": ("lineage tuning subject thinking-mode", ""),
