@@ -1,8 +1,8 @@
 """What commands do with their options, up to the answer: the one way for the command line and for `draftpick.api`.
 
 `options` are the values of a command by parameter, as `draftpick.cli` names them; None is what was not given. `say`
-hears how far a long run is, `ask` agrees to fetch something large or does not. Nothing here prints, exits or minds
-signals.
+hears how far a long run is, and as `Warned` what is to stay in sight; `ask` agrees to fetch something large or does
+not. Nothing here prints, exits or minds signals.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import typer
 
 from draftpick import __version__
-from draftpick.errors import DraftpickError
+from draftpick.errors import DraftpickError, Warned
 
 UNWRITTEN, BUG, INTERRUPTED = 3, 70, 130
 LONGEST_LINE = 600
@@ -59,10 +59,11 @@ class Progress:
 
         if _quiet:
             return
-        text = printable(text)
+        lasting = isinstance(text, Warned)
+        text = f"warning: {printable(text)}" if lasting else printable(text)
         if not sys.stderr.isatty():
             sys.stderr.write(f"{text}\n")
-        elif text.startswith("warning: "):
+        elif lasting:
             sys.stderr.write(f"\r\x1b[K{text}\n")
         else:
             import shutil

@@ -6,6 +6,10 @@ _LONGEST = 1200
 """Characters of a message or hint: what a file says and where it lies may be of any length, a screen is not."""
 
 
+class Warned(str):
+    """A line among those that say how far a long run is, to be kept in sight: a doubt about what was asked for."""
+
+
 class DraftpickError(Exception):
     """Base of all expected failures. The command line prints it and exits with `exit_code`."""
 

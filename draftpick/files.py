@@ -9,17 +9,14 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from draftpick.launch_values import IN_SCRIPT, PLACEHOLDER, VALUES
 from draftpick.models.profile import MOST_PARAMS, Experts, LatentAttention, Lineage, ModelProfile
 from draftpick.pair import CONDITIONS
-
-if TYPE_CHECKING:
-    pass
-
+from draftpick.versions import parsed
 
 # ---------------------------------------------------------------------- records
 
@@ -40,6 +37,7 @@ Operations = Annotated[int, Field(strict=True, ge=10**9, le=10**20)]
 Id = Annotated[int, Field(strict=True, ge=0, le=10**8)]
 Flag = Annotated[bool, Field(strict=True)]
 Share = Annotated[float, Field(ge=0.001, le=1)]
+Amount = Annotated[float, Field(strict=True, ge=0, le=10**18)]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 TokenText = Annotated[str, StringConstraints(max_length=300)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -295,12 +293,10 @@ class TokenizerRecord(_Sourced):
     control: dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")], TokenText] = {}
 
 
-class _Facts(BaseModel):
-    """A table of an engine file: what judging cannot do without; the rules that read the rest say what it means."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-
+Severity = Literal[
+    "refuses at start", "fails at first request", "crashes under load", "corrupts", "silent no-op", "warns"
+]
+"""When a mismatch shows, and how badly."""
 Support = Literal["yes", "no", "experimental", "unknown"]
 VocabularyRule = Literal[
     "equal-rows", "equal-rows-and-map", "token-text", "equal-rows-or-translate", "named-ids", "none"
@@ -308,41 +304,76 @@ VocabularyRule = Literal[
 Conditions = dict[str, Any]
 
 
-class OlderMethod(_Facts):
+def _version(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError(f"a version is a text in quotes, not {value}")
+    if parsed(value) is None:
+        raise ValueError(f"{value[:60]!r} is no version: a release (0.9.0), a build (b4500) or a date (2026-05-04)")
+    return value
+
+
+Version = Annotated[str, BeforeValidator(_version)]
+"""Of an engine, so that it compares with others."""
+
+
+class _Window(CatalogRecord):
+    """What holds from one version to before another."""
+
+    since: Version | None = None
+    until: Version | None = None
+    """The first version where it no longer holds."""
+
+
+class OlderMethod(_Window):
     """An entry of `was` of a method."""
 
     support: Support
     note: str = ""
+    needs: Text | None = None
+    max_num_spec_tokens: Positive | None = None
+    max_note: Text | None = None
+    multiple_of_layers: Flag = False
+    reuses_layers: Flag = False
+    severity: Severity | None = None
+    source: Source | None = None
 
 
-class MethodFacts(_Facts):
+class MethodFacts(OlderMethod):
     """[methods.<name>]."""
 
-    support: Support
-    note: str = ""
-    max_num_spec_tokens: Positive | None = None
+    source: Source
     was: list[OlderMethod] = []
 
 
-class OlderVocabulary(_Facts):
+class _Vocabulary(_Window):
+    """How vocabularies are compared."""
+
+    rule: VocabularyRule | None = None
+    max_size_difference: Small | None = None
+    first_compared_id: Small | None = None
+    special_ids_always: Flag | None = None
+    severity: Severity | None = None
+    source: Source
+
+
+class OlderVocabulary(_Vocabulary):
     """An entry of `was` of the vocabulary."""
 
-    until: Name
-    rule: VocabularyRule | None = None
+    until: Version
 
 
-class Bridge(_Facts):
+class Bridge(_Window):
     """[vocabulary.bridge]."""
 
     name: Text
+    note: Text | None = None
+    source: Source
 
 
-class VocabularyFacts(_Facts):
+class VocabularyFacts(_Vocabulary):
     """[vocabulary]."""
 
     rule: VocabularyRule
-    max_size_difference: Small | None = None
-    first_compared_id: Small | None = None
     bridge: Bridge | None = None
     was: list[OlderVocabulary] = []
 
@@ -353,19 +384,72 @@ class VocabularyFacts(_Facts):
         return self
 
 
-class Limits(_Facts):
+class Limits(CatalogRecord):
     """[limits]."""
 
     max_num_spec_tokens: Positive | None = None
+    note: Text | None = None
+    severity: Severity | None = None
+    source: Source
 
 
-class Splits(_Facts):
+class OlderSplits(_Window):
+    """An entry of `was` of `tensor_parallel`. Other keys are methods, or `any`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Literal["equal", "one-or-equal"]]
+
+
+class Splits(OlderSplits):
     """[tensor_parallel]."""
 
-    was: list[dict[str, Any]] = []
+    severity: Severity | None = None
+    source: Source
+    was: list[OlderSplits] = []
 
 
-class _Conditioned(BaseModel):
+class _Steps(_Window):
+    """What the engine adds to a step, in seconds, and how it drafts."""
+
+    mode: Literal["eager", "graph"] | None = None
+    per_token: Amount | None = None
+    per_step: Amount | None = None
+    per_draft_token: Amount | None = None
+    per_translation: Amount | None = None
+    launch_per_layer: dict[Name, Amount] | None = None
+    """By vendor of the device, or `other`."""
+    draft_launch_per_layer: dict[Name, Amount] | None = None
+    launch_per_expert: Amount | None = None
+    cache_factor: Amount | None = None
+    copies_cache: Flag | None = None
+    state_copy_rate: Amount | None = None
+    """Bytes a second."""
+    splits: Literal["layers"] | None = None
+    redecodes_draft: Flag | None = None
+    draft_samples: Flag | None = None
+    default_num_spec_tokens: Drafted | None = None
+    stop: Literal["fixed", "heuristic", "confidence"] | None = None
+    stop_threshold: Share | None = None
+    stop_keeps: Flag | None = None
+    seen: Text | None = None
+
+
+class OlderSteps(_Steps):
+    """An entry of `was` of `step_overhead`."""
+
+    until: Version
+
+
+class StepFacts(_Steps):
+    """[step_overhead]."""
+
+    source: Source
+    certain: Flag = True
+    notes: list[Text] = []
+    was: list[OlderSteps] = []
+
+
+class _Conditioned(_Window):
     """A row that holds for some pairs only."""
 
     methods: list[Name] = []
@@ -376,32 +460,41 @@ class _Conditioned(BaseModel):
     setting: Conditions = {}
     device: Conditions = {}
     pair: Conditions = {}
+    certain: Flag = True
+    """Whether the bounds are exactly known."""
 
     @model_validator(mode="after")
     def _compares(self) -> _Conditioned:
-        wanted = [value for subject in CONDITIONS for value in getattr(self, subject).values()]
-        for value in (part for one in wanted for part in (one if isinstance(one, list) else [one])):
-            if isinstance(value, str) and not re.fullmatch(r"!?([<>]=?\s*-?\d+(\.\d+)?|[^<>!].*|)", value):
-                raise ValueError(f"the condition {value!r} compares with no number")
+        for subject, known in CONDITIONS.items():
+            for name, wanted in getattr(self, subject).items():
+                if name not in known:
+                    raise ValueError(f"{subject} has no {name!r}{did_you_mean(name, known)}")
+                for value in wanted if isinstance(wanted, list) else [wanted]:
+                    if isinstance(value, str) and not re.fullmatch(r"!?([<>]=?\s*-?\d+(\.\d+)?|[^<>!].*|)", value):
+                        raise ValueError(f"the condition {value!r} compares with no number")
         return self
 
 
 class ExceptionFacts(_Conditioned):
     """[[exceptions]]."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-
     verdict: Literal["refused", "care", "unknown"]
+    severity: Severity | None = None
     reason: Text
+    source: Source
+
+    @model_validator(mode="after")
+    def _fits(self) -> ExceptionFacts:
+        if not any(getattr(self, subject) for subject in CONDITIONS):
+            raise ValueError("no condition: a method that is never taken belongs into its own table")
+        return self
 
 
-class LaunchMethod(CatalogRecord):
+class LaunchMethod(_Window):
     """[[launch.method]]. See `draftpick.launch_text` for what templates mean."""
 
     names: Annotated[list[Name], Field(min_length=1)]
     source: Source
-    since: Name | None = None
-    until: Name | None = None
     rows: Literal["equal", "differ"] | None = None
     words: list[Any] = []
     each: list[Any] = []
@@ -412,11 +505,9 @@ class LaunchMethod(CatalogRecord):
     schedule_cautions: list[Any] = []
 
 
-class LaunchFacts(_Sourced):
+class LaunchFacts(_Window, _Sourced):
     """[launch]: how the engine is started."""
 
-    since: Name | None = None
-    until: Name | None = None
     command: list[Any] = []
     name_traps: list[Name] = []
     no_schedule: Text | None = None
@@ -452,7 +543,7 @@ def _texts(template: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-class Build(_Facts):
+class Build(CatalogRecord):
     """An entry of `builds`: the day on which a build was made."""
 
     build: Positive
@@ -462,29 +553,33 @@ class Build(_Facts):
 class Architectures(_Sourced):
     """The classes of models that an engine runs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    read: Version | None = None
+    since: dict[Name, Version] = {}
+    seen: dict[Name, Version] = {}
+    stand_in: Version | None = None
 
-    read: Name | None = None
-    since: dict[Name, Name] = {}
-    seen: dict[Name, Name] = {}
-    stand_in: Name | None = None
+    @model_validator(mode="after")
+    def _fits(self) -> Architectures:
+        if twice := sorted(self.since.keys() & self.seen.keys()):
+            raise ValueError(f"since and seen both name {twice[0]}")
+        return self
 
 
 class EngineFile(_Sourced):
     """engines/<key>.toml. See `draftpick.rules.engine_facts` for what its tables mean."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-
     key: Name
     name: Name
-    version: Name
+    version: Version
     aliases: list[Name] = []
+    notes: list[Text] = []
     gguf: Literal["only", "some", "no"] | None = None
     vocabulary: VocabularyFacts
     methods: dict[Name, MethodFacts] = {}
     architectures: Architectures | None = None
-    limits: Limits = Limits()
-    tensor_parallel: Splits = Splits()
+    limits: Limits | None = None
+    tensor_parallel: Splits | None = None
+    step_overhead: StepFacts | None = None
     exceptions: list[ExceptionFacts] = []
     builds: list[Build] = []
     launch: LaunchFacts | None = None
@@ -536,36 +631,20 @@ class DevicesFile(CatalogRecord):
     device: list[DeviceRecord] = []
 
 
-Version = Annotated[str, StringConstraints(pattern=r"^(b\d{1,9}|v?\d[0-9A-Za-z.+-]{0,50})$")]
 IssueKind = Literal["crash", "wrong_output", "zero_acceptance", "slow", "quality"]
 
 
 class IssueRecord(_Conditioned, _Sourced):
     """One `[[issue]]` row: a trouble that others had with an engine although it takes the pair."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     key: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.\-]{0,60}$")]
     engines: Annotated[list[Name], Field(min_length=1)]
     kind: IssueKind
     symptom: Text
     mending: Text
-    since: Version | None = None
-    until: Version | None = None
-    """The first version that no longer has it."""
-    certain: Flag = True
-    """Whether the bounds are exactly known."""
     fixed: Flag | None = None
     reported: Month | None = None
     """Of the first report."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> IssueRecord:
-        for subject, known in CONDITIONS.items():
-            for name in getattr(self, subject):
-                if name not in known:
-                    raise ValueError(f"{subject} has no {name!r}{did_you_mean(name, known)}")
-        return self
 
 
 class IssuesFile(CatalogRecord):

@@ -10,8 +10,7 @@ engine's counters do; *visible* ones count all steps of an answer of that length
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
@@ -21,14 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from draftpick.errors import UsageError
-from draftpick.intervals import Sums, checked_level, ratio_interval
+from draftpick.intervals import Sums, ratio_interval
 from draftpick.speedup import (
     DEFAULT_MOST_TOKENS,
     MOST_TOKENS,
     Interval,
-    Plan,
-    StepTimes,
-    make_plan,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -137,12 +133,6 @@ class Trace:
     def low_confidence(self) -> bool:
         """Too few prompts or tokens to be relied on."""
         return self.num_prompts < FEW_PROMPTS or self.num_tokens < FEW_TOKENS
-
-
-def answer_from_matches(prompt: str, matches: Iterable[bool], domain: str = "") -> Answer:
-    """An answer of which only is known whether each emitted token was the draft's first choice."""
-    matched = np.fromiter(matches, dtype=bool)
-    return Answer(prompt, np.zeros(matched.size, np.int64), np.where(matched, 0, -1).astype(np.int64), domain=domain)
 
 
 class Acceptance(NamedTuple):
@@ -389,46 +379,3 @@ def _start_weights(survival: Floats, first: int) -> Floats:
     for start in range(first, size):
         weights[:, start + 1 : start + k + 2] += weights[:, start, None] * accepts[:, start]
     return weights[:, :size]
-
-
-# Choosing k from a trace.
-
-
-def plan_from_trace(
-    trace: Trace,
-    times: StepTimes,
-    rule: Acceptance = GREEDY_DRAFT,
-    *,
-    k_max: int = DEFAULT_MOST_TOKENS,
-    timings: Sequence[StepTimes] = (),
-    level: float = 0.95,
-    **options: Any,
-) -> Plan:
-    """The plan for measured acceptance and measured times, with intervals over prompts.
-
-    `timings` are resamples of the times: their spread widens the intervals. `options` go to `make_plan`.
-    Raises UsageError where no answer is as long as a block.
-    """
-    k_max = min(k_max, times.most_tokens)
-    lengths = [
-        length
-        for replayed in replay(trace, rule, range(k_max + 1)).values()
-        if (length := replayed.mean_acceptance_length(level)) is not None
-    ]
-    if not lengths:
-        raise UsageError(
-            f"no answer of the trace is long enough for {k_max} drafted tokens",
-            hint="Measure longer answers, or look at fewer tokens.",
-        )
-    spread = [timing_spread(timings, k, level) for k in range(k_max + 1)]
-    return make_plan(lengths, times, spread=spread, **options)
-
-
-def timing_spread(timings: Sequence[StepTimes], k: int, level: float = 0.95) -> float:
-    """Half-width, at that level, of ln(step time / target time) over resampled timings; 0 where there are none."""
-    if len(timings) < 2 or k == 0:
-        return 0.0
-    logs = [math.log(times.step(k) / times.target) for times in timings]
-    tail = (1 - checked_level(level)) / 2
-    low, high = np.quantile(logs, [tail, 1 - tail]).tolist()
-    return float(high - low) / 2

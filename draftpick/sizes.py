@@ -376,8 +376,7 @@ def layer_cache(profile: ModelProfile, element: float, devices: int, engine: str
         if f"expanded-latent.{engine}" in MEMORY:
             if heads is None or latent.qk_nope_head_dim is None or latent.v_head_dim is None:
                 return None
-            width = latent.qk_nope_head_dim + latent.qk_rope_head_dim + latent.v_head_dim
-            return ceil(heads / devices) * width * element
+            return ceil(heads / devices) * latent.expanded * element
         # One vector serves all heads, so each device keeps all of it.
         index = MEMORY["index-bytes"] if profile.model_type in _INDEXED else 0
         return (latent.kv_lora_rank + latent.qk_rope_head_dim) * element + index

@@ -201,26 +201,6 @@ def mean_acceptance_length(rate: float, k: int) -> float:
     return length
 
 
-def length_from_positions(rates: Sequence[float], k: int | None = None, *, conditional: bool = True) -> float:
-    """τ(k) from the acceptance rates of positions 1, 2, …; all of them where k is None.
-
-    `conditional` rates are over the steps that reached a position, marginal ones over all steps and never rise.
-    Raises UsageError for an impossible rate, or for a k beyond the positions given.
-    """
-    checked = [checked_rate(rate, f"the acceptance rate of position {place}") for place, rate in enumerate(rates, 1)]
-    count = len(checked) if k is None else _tokens(k, most=len(checked))
-    length, reached = 1.0, 1.0
-    for place, rate in enumerate(checked[:count], 1):
-        if not conditional and rate > reached + 1e-9:
-            raise UsageError(
-                f"the marginal acceptance rate of position {place} is {rate}, above the {reached} before it",
-                hint="Marginal rates never rise; give them as conditional rates if they are over the steps reached.",
-            )
-        reached = reached * rate if conditional else rate
-        length += reached
-    return length
-
-
 def rate_from_length(length: float, k: int) -> float:
     """The rate α whose closed form gives this mean acceptance length at k. Raises UsageError unless 1 ≤ τ ≤ k+1."""
     if _tokens(k) == 0:

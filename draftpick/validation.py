@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
 from pydantic import ValidationError
 
@@ -185,7 +185,6 @@ def _check_files(folder: Path, paths: Sequence[Path], instead: Mapping[Path, str
                 _in_order(name, "device", [row.key for row in devices.device], seen)
         elif path.name == "known_issues.toml":
             _check_issues(name, content, seen)
-
         elif path.name == "ascend_versions.toml":
             _check_versions(name, content, seen)
         else:
@@ -267,15 +266,15 @@ def as_record(kind: _Model, name: str, content: dict[str, Any], seen: Seen) -> C
 def _explain(kind: _Model, content: Any, entry: Mapping[str, Any]) -> tuple[str, str, str]:
     """Where, what and how to mend, of one entry of a ValidationError."""
     location = [part for part in entry["loc"] if not _is_branch(part)]
-    where = _row_name(content, location)
-    key = str(location[-1]) if location else ""
+    where = _place(content, location)
+    key = str(location[-1]) if location and isinstance(location[-1], str) else ""
     if entry["type"] == "extra_forbidden":
         near = did_you_mean(key, _keys_at(kind, location[:-1]))
         return where, f"unknown key {key!r}{near}", near.lstrip("; ") or "remove it, or see the keys in CONTRIBUTING"
     if entry["type"] == "missing":
         return where, f"key {key!r} is missing", f"add {key} = …"
     message = str(entry["msg"]).removeprefix("Value error, ")
-    if not key or (where and len(location) == 2):  # wrong with a row as a whole
+    if not key:
         return where, message, "correct the row"
     return where, f"{key}: {message[:1].lower()}{message[1:]}", f"correct {key}"
 
@@ -285,25 +284,39 @@ def _is_branch(part: int | str) -> bool:
     return isinstance(part, str) and ("[" in part or part in ("str", "constrained-str"))
 
 
-def _row_name(content: Any, location: Sequence[int | str]) -> str:
-    if len(location) >= 2 and isinstance(location[1], int) and isinstance(content, dict):
-        rows = content.get(str(location[0]))
-        if isinstance(rows, list) and location[1] < len(rows) and isinstance(rows[location[1]], dict):
-            row = rows[location[1]]
-            name = row.get("id") or row.get("key")
-            return f"{location[0]} {str(name)[:120]}" if name else f"{location[0]} number {location[1] + 1}"
-    return ""
+def _place(content: Any, location: Sequence[int | str]) -> str:
+    """The table or row that holds the last part of a location: `model acme/x`, `methods.mtp.was number 1`."""
+    where = ""
+    for depth, part in enumerate(location):
+        content = _within(content, part)
+        if isinstance(part, int):
+            name = (content.get("id") or content.get("key")) if isinstance(content, dict) else None
+            where += f" {str(name)[:120]}" if name else f" number {part + 1}"
+        elif depth < len(location) - 1:
+            where += f"{'.' if where else ''}{part[:120]}"
+    return where
+
+
+def _within(content: Any, part: int | str) -> Any:
+    try:
+        return content[part]
+    except (KeyError, IndexError, TypeError):
+        return None
 
 
 def _keys_at(kind: _Model, location: Sequence[int | str]) -> Iterable[str]:
     """The keys that a record allows at a place, for suggestions."""
-    current: Any = kind
+    current, named = kind, False
     for part in location:
-        if isinstance(part, int) or current is None:
+        if isinstance(part, int) or named:  # the key of a row in a table that holds rows by name
+            named = False
             continue
         item = current.model_fields.get(part)
-        current = next(iter(_records_in(item.annotation)), None) if item is not None else None
-    return current.model_fields if current is not None else ()
+        inner = next(_records_in(item.annotation), None) if item is not None else None
+        if item is None or inner is None:
+            return ()
+        current, named = inner, get_origin(item.annotation) is dict
+    return current.model_fields
 
 
 def _records_in(annotation: Any) -> Iterator[_Model]:

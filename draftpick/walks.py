@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -147,14 +147,6 @@ class HeuristicLength:
         self._k = min(self._k + 2, self.most) if accepted == drafted else max(self._k - 1, 1)
 
 
-class BatchTable(FixedLength):
-    """The k of a schedule (from, to, k) at one batch size, as engines with batch tables use it; 0 beyond its rows."""
-
-    def __init__(self, rows: Sequence[tuple[int, int, int]], batch: int) -> None:
-        _whole(batch, "the batch size", 1, most=10**6)
-        super().__init__(next((k for low, high, k in rows if low <= batch <= high), 0))
-
-
 class ConfidenceStop(NamedTuple):
     """Stop drafting when the draft's own probability of what it drafted falls below a threshold.
 
@@ -205,11 +197,6 @@ class Walked:
         """Tokens per step over all steps, with or without a draft."""
         return ratio_interval(self.lengths, level, (1.0, math.inf))
 
-    def length_of_drafts(self, level: float = 0.95) -> Interval | None:
-        """Tokens per step that had a draft: what vLLM's counters show, which leave the others out."""
-        drafts = self.counts[:, 2]
-        return ratio_interval(self._sums(drafts + self.counts[:, 4], drafts), level, (1.0, math.inf))
-
     def visible_length(self, level: float = 0.95) -> Interval | None:
         """Tokens per step for answers of these lengths, incomplete last blocks included."""
         return ratio_interval(self.visible, level, (0.0, math.inf))
@@ -217,12 +204,6 @@ class Walked:
     def draft_acceptance_rate(self, level: float = 0.95) -> Interval | None:
         """Accepted / drafted; None where nothing was drafted."""
         return ratio_interval(self._sums(self.counts[:, 4], self.counts[:, 3]), level, (0.0, 1.0))
-
-    @property
-    def wasted(self) -> float:
-        """Tokens drafted for nothing, per step; an estimate where `drafted_is_estimate`."""
-        steps = float(self.counts[:, 1].sum())
-        return float((self.counts[:, 3] - self.counts[:, 4]).sum()) / steps if steps else 0.0
 
     def costs(self, times: StepTimes) -> Sums:
         """Tokens · t over the time of the steps: the speed-up as a ratio over prompts.

@@ -6,6 +6,7 @@ Parts and their tests are in mutants.toml. Everything happens in a copy of the t
 once on the sound code, to know which test runs which line; then every sampled mutant is written into the copy, and the
 tests that reach its line run in a fork of this process, which has imported what is slow to import. A mutant that none
 of them notices is tried again on quick tests that reach its file. One that runs out of time or memory is noticed.
+With a survivor stand the tests that reach its line and could not be run.
 
 mutmut leaves decorated functions alone, which all rules are; cosmic-ray starts an interpreter per mutant, which is
 seconds before the first test. So this is a program of its own.
@@ -54,6 +55,7 @@ MEMORY = 8 << 30
 """Bytes of data a trial may have: torch alone maps some."""
 NEAR = 6.0
 """Seconds of tests that only come near the changed line."""
+NOT_RUN = "not run, as the changed code has no such test: "
 ARGUMENTS = "-q --no-header --tb=no -p no:xdist -p no:pytest_cov -W ignore::pytest.PytestAssertRewriteWarning".split()  # noqa: SIM905
 
 
@@ -96,6 +98,8 @@ class Reach(NamedTuple):
 class Trial(NamedTuple):
     mutation: Mutation
     survived: bool
+    not_run: tuple[str, ...] = ()
+    """Tests that reach the line on the sound code, and are none with the changed code."""
 
 
 # The sound code.
@@ -139,20 +143,39 @@ class Watch:
 
 
 class Chosen:
-    """A plugin of pytest that runs some tests in this order, with fixtures that were made before."""
+    """A plugin of pytest that runs some tests in this order, with fixtures that were made before.
 
-    def __init__(self, tests: Sequence[str], kept: dict[str, str]) -> None:
-        self._places, self._kept = {test: place for place, test in enumerate(tests)}, kept
+    A test whose id holds what the mutant changed has another id there: where one is missing, those of its function
+    that the sound code does not have run instead. One that has none is named in the log.
+    """
+
+    def __init__(self, tests: Sequence[str], known: Reach) -> None:
+        self._places, self._known = {test: place for place, test in enumerate(tests)}, known
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((i for i in items if i.nodeid in self._places), key=lambda i: self._places[i.nodeid])
+        places = dict(self._places)
+        new: dict[str, list[str]] = {}
+        for item in items:
+            if item.nodeid not in self._known.seconds:
+                new.setdefault(_function(item.nodeid), []).append(item.nodeid)
+        for test in places.keys() - {item.nodeid for item in items}:
+            instead = new.get(_function(test), [])
+            places |= {other: min(places[test], places.get(other, places[test])) for other in instead}
+            if not instead:
+                print(f"{NOT_RUN}{test}")
+        items[:] = sorted((i for i in items if i.nodeid in places), key=lambda i: places[i.nodeid])
 
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Path | None:
-        if fixturedef.argname not in self._kept:
+        if fixturedef.argname not in self._known.kept:
             return None
-        value = Path(self._kept[fixturedef.argname])
+        value = Path(self._known.kept[fixturedef.argname])
         fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
         return value
+
+
+def _function(test: str) -> str:
+    """The id of a test without its parameters."""
+    return test.partition("[")[0]
 
 
 class Steady:
@@ -250,13 +273,13 @@ def notices(tests: Sequence[str], known: Reach) -> bool:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         files = list(dict.fromkeys(test.split("::")[0] for test in tests))
         base = f"--basetemp={BUILD / 'trial'}"
-        return int(pytest.main([*ARGUMENTS, "-x", base, *files], [Chosen(tests, known.kept), Steady()]))
+        return int(pytest.main([*ARGUMENTS, "-x", base, *files], [Chosen(tests, known), Steady()]))
 
     seconds = 15 + 5 * sum(known.seconds[test] for test in tests)
     code = forked(work, seconds, BUILD / "trial.log")
-    if code not in (0, 1, 2, 3, None):
+    if code not in (0, 1, 2, 3, 5, None):
         sys.exit(f"A trial went wrong (exit code {code}): see {BUILD / 'trial.log'}")
-    return code != 0
+    return code not in (0, 5)  # 5: none of them is a test any more
 
 
 def tried(mutation: Mutation, known: Reach) -> Trial:
@@ -267,11 +290,20 @@ def tried(mutation: Mutation, known: Reach) -> Trial:
     compile(changed, mutation.path, "exec")  # a mutant that is no program would prove nothing
     path.write_text(changed, encoding="utf-8")
     try:
-        noticed = notices(known.of(mutation), known) or notices(known.near(mutation), known)
+        noticed, not_run = notices(known.of(mutation), known), ()
+        if not noticed:
+            not_run = tests_not_run() if known.of(mutation) else ()
+            noticed = notices(known.near(mutation), known)
     finally:
         path.write_text(sound, encoding="utf-8")
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # its bytecode is valid again
-    return Trial(mutation, not noticed)
+    return Trial(mutation, not noticed, not_run)
+
+
+def tests_not_run() -> tuple[str, ...]:
+    """The chosen tests that the last trial did not have."""
+    lines = (BUILD / "trial.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    return tuple(line.removeprefix(NOT_RUN) for line in lines if line.startswith(NOT_RUN))
 
 
 def tried_all(part: Part, sample: Sequence[Mutation]) -> list[Trial]:
@@ -307,7 +339,8 @@ def told(part: Part, trials: Sequence[Trial]) -> str:
     """The survivors of a part, for people to read."""
     return "".join(
         f"{part.name}: {trial.mutation.path}, {trial.mutation.operator}\n"
-        f"{trial.mutation.difference((COPY / trial.mutation.path).read_text(encoding='utf-8'))}\n\n"
+        f"{trial.mutation.difference((COPY / trial.mutation.path).read_text(encoding='utf-8'))}\n"
+        f"{''.join(f'{NOT_RUN}{test}{chr(10)}' for test in trial.not_run)}\n"
         for trial in trials
         if trial.survived
     )

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import Answer, command, environment, from_a_terminal, run, spawn
+from commands import Answer, command, environment, from_a_terminal, on_terminal, run, spawn
 
 from draftpick import __version__
 from draftpick.option_values import respelled
@@ -600,6 +600,34 @@ def on_a_terminal(columns: int, *arguments: str, **variables: str) -> str:
     os.close(ours)
     process.wait(timeout=30)
     return sent.decode().replace("\r\n", "\n")
+
+
+PROGRESS = """
+from draftpick.console import Progress
+from draftpick.errors import Warned
+
+with Progress() as say:
+    say("loading")
+    say(Warned("is it \\x1b[31mswapped?"))
+    say("warning: a file's name")
+"""
+
+
+def test_a_warning_stays_on_a_terminal_and_what_only_looks_like_one_does_not() -> None:
+    _, sent = on_terminal([sys.executable, "-c", PROGRESS], environment())
+    clear = "\r\x1b[K"
+    loading, warning, last = sent.removeprefix(clear).split(clear, 2)
+    assert loading == "loading"
+    assert warning.startswith("warning: is it ")
+    assert warning.endswith("swapped?\n")
+    assert last == f"warning: a file's name{clear}"
+    assert "\x1b" not in warning
+
+
+def test_a_pipe_gets_a_line_each() -> None:
+    first, second, third = spawn(script=PROGRESS).stderr.splitlines()
+    assert (first, third) == ("loading", "warning: a file's name")
+    assert second.startswith("warning: is it ")
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -11,7 +11,6 @@ import pytest
 
 from draftpick.catalog_index import read_toml
 from draftpick.pair import Device
-from draftpick.rules.engine_check import problems
 
 CATALOG = Path(__file__).parents[1] / "catalog"
 FILES = sorted((CATALOG / "engines").glob("*.toml"))
@@ -43,7 +42,6 @@ def test_there_are_the_ten_engines() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_engine_file_is_usable(path: Path) -> None:
     facts = read_toml(path)
-    assert problems(facts) == []
     assert facts["key"] == path.stem
     assert isinstance(facts["checked"], date)
     assert set(facts["methods"]) == METHODS

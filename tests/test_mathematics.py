@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pytest
 from commands import run
 from pages import DOCS, ROOT
+from traces import answer_from_matches
 
-from draftpick.replay import GREEDY_DRAFT, Trace, answer_from_matches, replay
-from draftpick.speedup import length_from_positions, mean_acceptance_length, speedup, step_times
+from draftpick.replay import GREEDY_DRAFT, Trace, replay
+from draftpick.speedup import mean_acceptance_length, speedup, step_times
 
 PAGE = (DOCS / "mathematics.md").read_text(encoding="utf-8")
 PROSE = " ".join(PAGE.split())
@@ -94,7 +95,7 @@ def test_the_example_is_counted_and_computed() -> None:
         f"token was accepted in {accepted[0]} of them, the second in {accepted[1]}, the third in {accepted[2]}" in PROSE
     )
     marginal = [number / steps for number in accepted]
-    length = length_from_positions(marginal, conditional=False)
+    length = 1 + sum(marginal)
     shown = [f"{rate:.3f}" for rate in marginal]
     assert f"m = {', '.join(shown)} and τ(3) = 1 + {' + '.join(shown)} = {length:.2f}" in PROSE
     times = step_times(0.34)
@@ -111,7 +112,7 @@ def test_pays_below_is_the_bound_of_the_formula() -> None:
     (model,) = run("observe", "--file", str(scrape), "--json").document["models"]
     marginal = model["position_rates"]["marginal"]
     for k, row in enumerate(model["by_k"][1:], 1):
-        before = length_from_positions(marginal[: k - 1], conditional=False)
+        before = 1 + sum(marginal[: k - 1])
         assert row["pays_below"] == pytest.approx(marginal[k - 1] / (before - (k - 1) * marginal[k - 1]))
 
 

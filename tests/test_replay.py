@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from traces import answer_from_matches
 
 from draftpick import intervals
 from draftpick import replay as rp
@@ -20,11 +21,9 @@ from draftpick.replay import (
     Acceptance,
     Answer,
     Trace,
-    answer_from_matches,
 )
 from draftpick.speedup import StepTimes, mean_acceptance_length, step_times
 from draftpick.walks import (
-    BatchTable,
     ConfidenceStop,
     FixedLength,
     HeuristicLength,
@@ -580,8 +579,6 @@ def half(drafted: int) -> int:
         pytest.param(HeuristicLength(5), [everything, nothing, half], [5, 7, 6, 5], id="heuristic"),
         pytest.param(HeuristicLength(2), [nothing] * 3, [2, 1, 1, 1], id="heuristic keeps one"),
         pytest.param(HeuristicLength(5, most=6), [everything], [5, 6], id="heuristic, bounded"),
-        pytest.param(BatchTable([(1, 8, 4), (9, 64, 1)], 8), [nothing], [4, 4], id="batch table"),
-        pytest.param(BatchTable([(1, 8, 4), (9, 64, 1)], 65), [nothing], [0, 0], id="beyond the batch table"),
     ],
 )
 def test_policies(policy: Policy, outcomes: list[Callable[[int], int]], lengths: list[int]) -> None:
@@ -606,7 +603,6 @@ def test_an_adaptive_walk_by_hand() -> None:
     assert walked.blocks[0] == {(2, 2): 1, (4, 4): 1, (3, 3): 1}
     assert walked.counts.tolist() == [[6, 3, 3, 9, 3]]
     assert walked.visible_steps.tolist() == [4]
-    assert walked.wasted == pytest.approx(2)
     assert value(walked.draft_acceptance_rate()) == pytest.approx(1 / 3)
 
 
@@ -833,7 +829,6 @@ def test_a_lookup_walk_by_hand() -> None:
     assert walked.counts.tolist() == [[3 + 1 + 1 + 1, 4, 1, 3, 2]]
     assert walked.blocks[0] == {(1, 3): 1, (1, 0): 3}
     assert value(walked.mean_acceptance_length()) == pytest.approx(6 / 4)
-    assert value(walked.length_of_drafts()) == pytest.approx(3)
     assert walked.visible_tokens.tolist() == [8]
     assert walked.visible_steps.tolist() == [5]
 
@@ -861,35 +856,6 @@ def test_a_repeating_text_is_looked_up_whole() -> None:
     assert value(walk_lookup(trace, prompt_lookup(), 4).mean_acceptance_length()) == 5
     assert value(walk_lookup(trace, SuffixLookup(), 4).mean_acceptance_length()) == 5
     assert value(walk_lookup(looked_up([1], list(range(2, 40))), NgramLookup(), 4).mean_acceptance_length()) == 1
-
-
-# Choosing k.
-
-
-def test_k_is_chosen_from_a_trace() -> None:
-    rng = np.random.default_rng(4)
-    trace = trace_of(*(rng.random((32, 200)) < 0.7))
-    plan = rp.plan_from_trace(trace, step_times(0.05))
-    assert plan.num_spec_tokens in (3, 4, 5)
-    assert plan.speedup.level == 0.95
-    assert plan.speedup.low < 2.31 < plan.speedup.high
-    assert plan.mean_acceptance_length == value(rp.replay(trace)[plan.num_spec_tokens].mean_acceptance_length())
-    assert rp.plan_from_trace(trace, step_times(0.9)).num_spec_tokens == 0
-    assert rp.plan_from_trace(trace, step_times(0.05), most_tokens=2).num_spec_tokens == 2
-
-
-def test_the_spread_of_timings_widens_the_interval() -> None:
-    rng = np.random.default_rng(4)
-    trace = trace_of(*(rng.random((32, 200)) < 0.7))
-    timings = [step_times(cost) for cost in rng.uniform(0.03, 0.07, 200)]
-    sure, unsure = (
-        rp.plan_from_trace(trace, step_times(0.05)),
-        rp.plan_from_trace(trace, step_times(0.05), timings=timings),
-    )
-    assert unsure.speedup.value == sure.speedup.value
-    assert unsure.speedup.low < sure.speedup.low
-    assert unsure.speedup.high > sure.speedup.high
-    assert rp.timing_spread(timings, 4) == pytest.approx(math.log(1.28 / 1.12) / 2, rel=0.1)
 
 
 def test_a_long_trace_is_replayed_in_a_moment() -> None:
@@ -928,12 +894,10 @@ ANSWER = answer_from_matches("what is 2 + 2", [True] * 4)
         pytest.param(lambda: RateRule(lower_below=0.8), "0.8", id="bounds crossed"),
         pytest.param(lambda: RateRule(least=0), "0", id="least of 0"),
         pytest.param(lambda: HeuristicLength(0), "0", id="start of 0"),
-        pytest.param(lambda: BatchTable([], 0), "0", id="batch 0"),
         pytest.param(lambda: intervals.t_quantile(1.0, 5), "1.0", id="quantile of 1"),
         pytest.param(lambda: intervals.t_quantile(0.9, 0), "0", id="no degrees of freedom"),
         pytest.param(lambda: intervals.ratio_interval(sums([1, 2], [1, 1]), 95), "95", id="level in percent"),
         pytest.param(lambda: intervals.level_of_best(0), "0", id="best of none"),
-        pytest.param(lambda: rp.plan_from_trace(Trace((ANSWER,)), step_times(0.1)), "8 drafted", id="short answers"),
         pytest.param(
             lambda: walk(trace_of([True] * 30), FixedLength(9)).speedup(step_times(0.1)), "9", id="times too few"
         ),
@@ -965,8 +929,6 @@ def test_what_cannot_be_is_said(call: Callable[[], Any], said: str) -> None:
         pytest.param(lambda: RateRule(lower_below=-0.1), id="a rate below 0"),
         pytest.param(lambda: HeuristicLength(0), id="a heuristic that begins with nothing"),
         pytest.param(lambda: HeuristicLength(most=0), id="a heuristic that drafts nothing"),
-        pytest.param(lambda: BatchTable([], 0), id="no batch"),
-        pytest.param(lambda: BatchTable([], 10**6 + 1), id="more than any batch"),
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=1), id="a horizon below the policy's most"),
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=0), id="no draws"),
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=10**6 + 1), id="too many draws"),
@@ -1003,8 +965,6 @@ def test_what_cannot_be_is_refused(call: Callable[[], Any]) -> None:
         pytest.param(lambda: RateRule(lower_below=0.5, raise_above=0.5), id="one bound for both"),
         pytest.param(lambda: RateRule(lower_below=0, raise_above=1), id="bounds that are never passed"),
         pytest.param(lambda: HeuristicLength(1, most=1), id="the smallest heuristic"),
-        pytest.param(lambda: BatchTable([], 1), id="one sequence"),
-        pytest.param(lambda: BatchTable([], 10**6), id="a million sequences"),
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=2), id="the policy's most as the horizon"),
         pytest.param(lambda: rp.replay(trace_of([True]), ks=[0]), id="nothing drafted"),
         pytest.param(lambda: replace(rated([0.5]), log_p=np.array([0.01])), id="a rounding above 1"),
@@ -1029,8 +989,6 @@ def test_what_can_just_be_is_taken(call: Callable[[], Any]) -> None:
         pytest.param(HeuristicLength(64), (64, 64), 64, id="at the most"),
         pytest.param(HeuristicLength(63), (63, 63), 64, id="no further than the most"),
         pytest.param(HeuristicLength(99), (64, 63), 63, id="a start above its most"),
-        pytest.param(BatchTable([(2, 8, 4)], 1), (0, 0), 0, id="below the table"),
-        pytest.param(BatchTable([(2, 8, 4)], 2), (0, 0), 4, id="its first batch"),
     ],
 )
 def test_the_next_length(policy: Policy, seen: tuple[int, int], k: int) -> None:
@@ -1058,7 +1016,7 @@ def test_a_walk_counts_blocks_that_lie_in_the_text() -> None:
     assert walk(trace_of([True] * 6, first=2), FixedLength(2)).counts.tolist() == [[6, 2, 2, 4, 4]]
     assert walk(trace_of([True] * 6, first=2), FixedLength(2)).visible_tokens.tolist() == [5]
     empty = walk(trace_of([True]), FixedLength(2))
-    assert (empty.wasted, empty.mean_acceptance_length(), empty.draft_acceptance_rate()) == (0.0, None, None)
+    assert (empty.mean_acceptance_length(), empty.draft_acceptance_rate()) == (None, None)
 
 
 def test_what_a_block_costs() -> None:
@@ -1101,37 +1059,6 @@ def test_the_deepest_match_of_a_suffix() -> None:
     repeated = list(proposals(SuffixLookup(), [*text, *text[:30], 0], 64))[-1][1]
     # 24 levels hold the match and what is drafted behind it.
     assert repeated == (text * 2)[30:42]
-
-
-@pytest.mark.parametrize(("count", "k", "spread"), [(0, 1, 0.0), (1, 1, 0.0), (2, 0, 0.0), (2, 1, None)])
-def test_the_spread_of_so_many_timings(count: int, k: int, spread: float | None) -> None:
-    timings = [step_times(0.1), step_times(0.5)][:count]
-    found = rp.timing_spread(timings, k)
-    whole = math.log(1.5 / 1.1) / 2
-    assert found == (pytest.approx(0.95 * whole) if spread is None else spread)
-    if spread is None:
-        assert rp.timing_spread(timings, k, 0.5) == pytest.approx(0.5 * whole)
-
-
-def test_the_spread_is_that_of_steps_over_the_target_s_own_time() -> None:
-    timings = [step_times(cost) for cost in (0.1, 0.2, 0.4)]
-    scaled = [
-        StepTimes(one.target * by, one.draft_first * by, one.draft * by, tuple(time * by for time in one.verify))
-        for one, by in zip(timings, (1.0, 5.0, 0.02), strict=True)
-    ]
-    for k in range(1, 9):
-        assert rp.timing_spread(scaled, k) == pytest.approx(rp.timing_spread(timings, k))
-        assert rp.timing_spread(timings, k) == pytest.approx(
-            0.95 / 2 * math.log((1 + 0.4 * k) / (1 + 0.1 * k)), rel=0.03
-        )
-
-
-def test_a_plan_needs_answers_as_long_as_a_block() -> None:
-    trace = trace_of(*[[True, False, True, True]] * 3)
-    assert len(rp.plan_from_trace(trace, step_times(0.1), k_max=4).by_k) == 5
-    assert len(rp.plan_from_trace(trace, step_times(0.1, k_max=2)).by_k) == 3
-    with pytest.raises(UsageError):
-        rp.plan_from_trace(trace, step_times(0.1), k_max=5)
 
 
 def test_rates_of_positions_where_nothing_was_reached() -> None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from traces import answer_from_matches
 
 from draftpick import replay as rp
 from draftpick.errors import UsageError
 from draftpick.lookup import NgramLookup, SuffixLookup, prompt_lookup
-from draftpick.replay import Acceptance, Answer, Trace, answer_from_matches
-from draftpick.speedup import Interval, StepTimes, step_times
-from draftpick.walks import BatchTable, ConfidenceStop, FixedLength, HeuristicLength, RateRule, walk, walk_lookup
+from draftpick.replay import Acceptance, Answer, Trace
+from draftpick.speedup import Interval, StepTimes
+from draftpick.walks import ConfidenceStop, FixedLength, HeuristicLength, RateRule, walk, walk_lookup
 
 SAMPLED = Acceptance(sampled=True)
 BLOCK = Acceptance(sampled=True, block=True)
@@ -53,7 +54,6 @@ TIMES = StepTimes(10, 1, 1, (10, 11, 12), 0.5)
         pytest.param(REPLAYED.draft_acceptance_rate, 8 / 30, 0.0, 1.0, id="replay: accepted over drafted"),
         pytest.param(REPLAYED.conditional_rate, 8 / 19, 0.0, 1.0, id="replay: accepted over tested"),
         pytest.param(WALKED.mean_acceptance_length, 23 / 15, 1.0, math.inf, id="walk: mean acceptance length"),
-        pytest.param(WALKED.length_of_drafts, 23 / 15, 1.0, math.inf, id="walk: length of drafts"),
         pytest.param(WALKED.visible_length, 24 / 16, 0.0, math.inf, id="walk: visible length"),
         pytest.param(WALKED.draft_acceptance_rate, 8 / 30, 0.0, 1.0, id="walk: accepted over drafted"),
         pytest.param(lambda: WALKED.speedup(TIMES), 230 / 217.5, 0.0, math.inf, id="walk: speed-up"),
@@ -139,26 +139,6 @@ def test_what_is_taken_where_nobody_says() -> None:
     assert list(rp.replay(UNLIKE)) == list(range(9))
     answer = Answer("p", np.zeros(1, np.int64))
     assert (answer.domain, answer.ended, Trace((answer,)).first) == ("", "length", 2)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_a_plan_looks_as_far_as_times_and_answers_reach(size: int) -> None:
-    rows = [[True, False, True, True, True, False, True]] * 3
-    trace = Trace(tuple(answer_from_matches(str(number), row) for number, row in enumerate(rows)), first=1)
-    plan = rp.plan_from_trace(trace, step_times(0.1, k_max=size), level=0.8)
-    assert [row.k for row in plan.by_k] == list(range(size + 1))
-    assert plan.speedup.level == 0.8
-    found = rp.replay(trace, ks=range(size + 1))
-    for row in plan.by_k[1:]:
-        length = found[row.k].mean_acceptance_length(0.8)
-        assert length is not None
-        assert row.mean_acceptance_length == length.value
-
-
-def test_an_answer_may_be_as_long_as_a_block() -> None:
-    trace = Trace((answer_from_matches("p", [True] * 8),), first=1)
-    assert len(rp.plan_from_trace(trace, step_times(0.1)).by_k) == 9
-    assert rp.plan_from_trace(trace, step_times(0.1)).by_k[8].mean_acceptance_length == 9
 
 
 @pytest.mark.parametrize("draws", [1, 3])
@@ -264,7 +244,6 @@ def test_a_column_that_cannot_be_is_named(changes: dict[str, object], said: str)
             lambda: HeuristicLength(most=0), "the largest num_spec_tokens is 0: 1 to 256", id="heuristic, most"
         ),
         pytest.param(lambda: HeuristicLength(0), "the first num_spec_tokens is 0: 1 to 256", id="heuristic, start"),
-        pytest.param(lambda: BatchTable([], 0), "the batch size is 0: 1 to 1000000", id="batch"),
         pytest.param(lambda: walk(UNLIKE, FixedLength(2), horizon=1), "the horizon is 1: 2 to 256", id="horizon"),
         pytest.param(
             lambda: walk(UNLIKE, FixedLength(2), SAMPLED, draws=0), "the number of draws is 0: 1 to 1000000", id="draws"
@@ -282,11 +261,3 @@ def test_what_a_policy_may_be_given(call: Callable[[], object], said: str) -> No
     with pytest.raises(UsageError) as caught:
         call()
     assert (caught.value.message, caught.value.hint) == (name, f"Give a whole number from {allowed}.")
-
-
-@pytest.mark.parametrize("k_max", [0, 1, 3])
-def test_a_trace_without_a_complete_block_plans_nothing(k_max: int) -> None:
-    short, enough = (Trace((measured("p", [1.0] * size),), first=1) for size in (max(k_max - 1, 0), max(k_max, 1)))
-    with pytest.raises(UsageError, match=f"^no answer of the trace is long enough for {k_max} drafted tokens$"):
-        rp.plan_from_trace(short, step_times(0.1, k_max=k_max))
-    assert len(rp.plan_from_trace(enough, step_times(0.1, k_max=k_max)).by_k) == k_max + 1

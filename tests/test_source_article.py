@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from commands import run
 from pages import ANSWER, shown
+from traces import answer_from_matches
 
 from draftpick.replay import (
     GREEDY_DRAFT,
     Trace,
-    answer_from_matches,
     replay,
 )
 from draftpick.sizes import medusa_params

@@ -131,31 +131,6 @@ def test_the_length_grows_with_k_and_with_the_rate(low: float, high: float, k: i
 
 
 @LAW
-@given(rates=st.lists(RATES, max_size=12), place=st.integers(0, 11), better=RATES)
-def test_the_length_grows_with_any_position_rate(rates: list[float], place: int, better: float) -> None:
-    lengths = [sp.length_from_positions(rates, k) for k in range(len(rates) + 1)]
-    assert all(1 <= length <= k + 1 for k, length in enumerate(lengths))
-    assert lengths == sorted(lengths)
-    if place < len(rates):
-        raised = [*rates]
-        raised[place] = max(better, raised[place])
-        assert sp.length_from_positions(raised) >= lengths[-1]
-
-
-@LAW
-@given(rates=st.lists(RATES, max_size=12))
-def test_marginal_and_conditional_rates_say_the_same(rates: list[float]) -> None:
-    marginal = [math.prod(rates[: place + 1]) for place in range(len(rates))]
-    assert sp.length_from_positions(marginal, conditional=False) == pytest.approx(sp.length_from_positions(rates))
-
-
-@LAW
-@given(rate=RATES, k=st.integers(1, 16))
-def test_equal_position_rates_give_the_closed_form(rate: float, k: int) -> None:
-    assert sp.length_from_positions([rate] * k) == pytest.approx(mean_acceptance_length(rate, k))
-
-
-@LAW
 @given(rate=RATES, k=st.integers(1, 16))
 def test_the_rate_comes_back_from_length_and_from_accepted_over_drafted(rate: float, k: int) -> None:
     length = mean_acceptance_length(rate, k)
@@ -424,11 +399,6 @@ def test_end_to_end_counts_both_prefills() -> None:
         pytest.param(lambda: step_times(math.inf), "inf", "finite", id="endless draft cost"),
         pytest.param(lambda: step_times(0.1, -1), "-1", "0 or more", id="negative verify cost"),
         pytest.param(lambda: step_times(0.1, overhead=math.nan), "nan", "0 or more", id="overhead NaN"),
-        pytest.param(lambda: sp.length_from_positions([0.5, 1.5]), "position 2", "from 0 to 1", id="position rate"),
-        pytest.param(lambda: sp.length_from_positions([0.5], 2), "2", "from 0 to 1", id="k beyond the positions"),
-        pytest.param(
-            lambda: sp.length_from_positions([0.5, 0.6], conditional=False), "0.6", "never rise", id="marginal rises"
-        ),
         pytest.param(lambda: sp.rate_from_length(5.5, 4), "5.5", "from 1 to 5", id="τ above k + 1"),
         pytest.param(lambda: sp.rate_from_length(0.5, 4), "0.5", "from 1 to 5", id="τ below 1"),
         pytest.param(lambda: sp.rate_from_length(1.0, 0), "0", "1 or more", id="τ at k = 0"),
@@ -495,9 +465,6 @@ def test_what_makes_a_speedup_unsure(low: float, high: float, spread: float, mos
         pytest.param(lambda: sp.rate_from_length(2.0, 1), 1.0, id="longest at 1"),
         pytest.param(lambda: sp.rate_from_length(5.0, 4), 1.0, id="longest at 4"),
         pytest.param(lambda: sp.rate_from_draft_acceptance(1.0, 3), 1.0, id="all accepted"),
-        pytest.param(lambda: sp.length_from_positions([]), 1.0, id="no positions"),
-        pytest.param(lambda: sp.length_from_positions([0.5, 0.5], 0), 1.0, id="none of the positions"),
-        pytest.param(lambda: sp.length_from_positions([0.5, 0.5], conditional=False), 2.0, id="rates that do not fall"),
         pytest.param(lambda: sp.choose([1.0, 1.02], within=0.0), 1, id="nothing but the best"),
         pytest.param(lambda: sp.choose([1.0, 1.0], within=0.0), 0, id="a tie"),
         pytest.param(lambda: sp.break_even_rate(StepTimes(1, 1, 1, (1, 1)), 1), 1.0, id="gains at rate 1 alone"),
@@ -723,11 +690,6 @@ def test_every_k_of_a_plan_that_chose_is_judged() -> None:
     assert sp.decide([plan._replace(fixed=True)], "measured").action == "do_not_speculate"
 
 
-def test_a_rate_that_rises_is_named_by_its_position() -> None:
-    with pytest.raises(UsageError, match=r"position 3 is 0\.6, above the 0\.5 before it"):
-        sp.length_from_positions([0.7, 0.5, 0.6], conditional=False)
-
-
 # Where a condition begins to hold, and what a rounding may do.
 
 
@@ -753,12 +715,6 @@ def test_a_hair_of_room(within: float, value: float, near: bool) -> None:
 @pytest.mark.parametrize(
     ("call", "taken"),
     [
-        pytest.param(
-            lambda: sp.length_from_positions([0.5, 0.5 + 0.9e-9], conditional=False), True, id="rates, a rounding"
-        ),
-        pytest.param(
-            lambda: sp.length_from_positions([0.5, 0.5 + 1.1e-9], conditional=False), False, id="rates that rise"
-        ),
         pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (1 + 0.9e-6,))), True, id="v(1), a rounding"),
         pytest.param(lambda: sp.checked_times(StepTimes(1, 0, 0, (1 + 1.1e-6,))), False, id="v(1) is not t"),
         pytest.param(lambda: one_length(1 - 0.9e-9, 2), True, id="a length below 1, a rounding"),
@@ -821,14 +777,6 @@ def answered(num_tokens: float) -> sp.EndToEnd:
         ),
         pytest.param(
             lambda: sp.checked_times(StepTimes(1, 0, 0, (1,), -1)), "the overhead per step is -1", id="overhead"
-        ),
-        pytest.param(
-            lambda: sp.length_from_positions([2.0]), "the acceptance rate of position 1 is 2.0", id="position 1"
-        ),
-        pytest.param(
-            lambda: sp.length_from_positions([0.5, 0.6], conditional=False),
-            "the marginal acceptance rate of position 2 is 0.6, above the 0.5 before it",
-            id="rising",
         ),
         pytest.param(lambda: sp.rate_from_length(3.5, 2), "the mean acceptance length is 3.5", id="length"),
         pytest.param(lambda: sp.rate_from_draft_acceptance(2.0, 2), "the draft acceptance rate is 2.0", id="share"),

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "draftpick"
 
 # A module may import those of its own stage and of earlier ones, inside functions too.
 STAGES = [
-    {"errors", "atomic", "toml_file", "devices", "ascend", "launch_values", "record"},
+    {"errors", "atomic", "toml_file", "devices", "ascend", "launch_values", "record", "versions"},
     {"models.bounded", "models.probe_texts", "models.gguf"},
     {"http"},
     {"models.vocabulary"},

@@ -25,7 +25,6 @@ Base = Callable[[str], ModelProfile]
 
 MAX_DESCRIPTIONS = 4
 """Files of msmodelslim that say how a model was quantised; a folder has one."""
-_TENSOR_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def profile_from_folder(

@@ -367,9 +367,8 @@ def _matrices_at_most(profile: ModelProfile) -> int:
     heads = max(profile.num_attention_heads or 0, profile.num_key_value_heads or 0)
     attention = hidden * heads * (profile.head_dim or 0)
     if latent is not None:
-        expanded = (latent.qk_nope_head_dim or 0) + latent.qk_rope_head_dim + (latent.v_head_dim or 0)
         inner = max(hidden, latent.q_lora_rank or 0, latent.kv_lora_rank)
-        attention += inner * (heads * expanded + (latent.q_lora_rank or 0) + latent.kv_lora_rank)
+        attention += inner * (heads * latent.expanded + (latent.q_lora_rank or 0) + latent.kv_lora_rank)
     # An MTP module is a layer more.
     layers = (profile.num_hidden_layers or 1) + (profile.num_nextn_predict_layers or 0)
     return layers * (hidden * (width + hidden) + attention)
@@ -380,5 +379,4 @@ def _layer_kept(profile: ModelProfile) -> int:
     heads = max(profile.num_attention_heads or 0, profile.num_key_value_heads or 0)
     if (latent := profile.latent) is None:
         return 2 * heads * (profile.head_dim or 0)
-    expanded = (latent.qk_nope_head_dim or 0) + latent.qk_rope_head_dim + (latent.v_head_dim or 0)
-    return max(heads * expanded, latent.kv_lora_rank + latent.qk_rope_head_dim)
+    return max(heads * latent.expanded, latent.kv_lora_rank + latent.qk_rope_head_dim)

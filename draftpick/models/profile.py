@@ -33,6 +33,11 @@ class LatentAttention(NamedTuple):
     qk_nope_head_dim: int | None = None
     v_head_dim: int | None = None
 
+    @property
+    def expanded(self) -> int:
+        """Numbers that keys and values of one head have when they are written out; unknown ones count as none."""
+        return (self.qk_nope_head_dim or 0) + self.qk_rope_head_dim + (self.v_head_dim or 0)
+
 
 class Lineage(NamedTuple):
     """Where a model comes from, as far as somebody wrote it down."""

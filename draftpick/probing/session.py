@@ -10,7 +10,7 @@ from draftpick import probe_file
 from draftpick.assess import relate
 from draftpick.candidates import given_model
 from draftpick.catalog import Catalog
-from draftpick.errors import DraftpickError, UsageError
+from draftpick.errors import DraftpickError, UsageError, Warned
 from draftpick.models.profile import ModelProfile
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import BEHIND, Pair, Setting
@@ -94,7 +94,7 @@ def _swapped(target: ModelProfile, drafts: Sequence[ModelProfile], say: Callable
         if told.kind == "reject"
     ]
     for text in found:
-        say(f"warning: {text}")
+        say(Warned(text))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from draftpick.pair import Engine, Pair
 from draftpick.rules.conditions import conditions, fits
 from draftpick.rules.engine_facts import covers
-from draftpick.rules.versions import window
+from draftpick.versions import window
 
 KINDS = ("crash", "wrong_output", "zero_acceptance", "slow", "quality")
 """The worst first."""

@@ -15,7 +15,6 @@ from draftpick.models.profile import Experts, ModelProfile
 from draftpick.models.tokenizer import Difference, Fingerprint, Relation, RelationKind
 from draftpick.pair import Device, Engine, Head, Pair, Proposal, Setting
 from draftpick.rules.engine import Verdict, reuses_layers, takes_length, verdict
-from draftpick.rules.engine_check import problems
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 ENGINES = tuple(sorted(path.stem for path in (CATALOG / "engines").glob("*.toml")))
@@ -566,28 +565,6 @@ def test_conditions(conditions: dict[str, Any], holds: bool) -> None:
         pair(GLM, None, "mtp"), None, toy(methods={"mtp": {"support": "yes", "source": "s"}}, exceptions=[row])
     )
     assert found.verdict == ("care" if holds else "accepted")
-
-
-BROKEN = [
-    ({"vocabulary": {"rule": "by-name", "source": "s"}}, "rule is one of"),
-    ({"vocabulary": {"rule": "token-text", "source": "s"}}, "max_size_difference must be a number"),
-    ({"vocabulary": {"rule": "none"}}, "source is missing"),
-    ({"methods": {"mtp": {"support": "maybe", "source": "s"}}}, "support is one of"),
-    ({"methods": {"mtp": {"support": "yes", "since": "soon", "source": "s"}}}, "'soon' is no version"),
-    ({"exceptions": [{"verdict": "care", "reason": "r", "source": "s"}]}, "no condition"),
-    ({"exceptions": [{"target": {"moe": True}, "verdict": "bad", "reason": "r", "source": "s"}]}, "verdict is"),
-    ({"exceptions": [{"target": {"moe": True}, "verdict": "care", "source": "s"}]}, "reason is missing"),
-    (
-        {"exceptions": [{"taget": {"moe": True}, "verdict": "care", "reason": "r", "source": "s"}]},
-        "unknown key 'taget'",
-    ),
-    ({"exceptionz": []}, "unknown key 'exceptionz'"),
-]
-
-
-@pytest.mark.parametrize(("tables", "expected"), BROKEN, ids=lambda value: str(value)[:40])
-def test_a_broken_file_is_named(tables: dict[str, Any], expected: str) -> None:
-    assert any(expected in problem for problem in problems(toy(**tables).facts))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How an engine's file is read: versions, windows, conditions, and what is wrong with a file."""
+"""How an engine's file is read: versions, windows and conditions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from draftpick.models.profile import Experts
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import Engine, Pair
 from draftpick.rules.conditions import conditions, fits
-from draftpick.rules.engine_check import RULES, SEVERITIES, SUPPORT, problems
 from draftpick.rules.engine_facts import Table, covers, in_version, table_of
-from draftpick.rules.versions import window
+from draftpick.versions import window
 
 
 def toy(version: str = "1.0", **tables: Any) -> Engine:
@@ -314,126 +313,6 @@ def test_what_no_pair_has_holds_of_none() -> None:
     relation = Relation(kind="identical", verified=True, reason="r")
     assert not fits(conditions({"pair": {"colour": "!red"}}), pair(), relation)
     assert not fits(conditions({"pair": {"relation": "!red"}}), pair(), None)
-
-
-# ---------------------------------------------------------------------- what is wrong with a file
-
-SOUND_METHOD = {"support": "yes", "source": "s"}
-SOUND_ROW = {"target": {"moe": True}, "verdict": "care", "reason": "r", "source": "s"}
-SOUND_TEXT = {"rule": "token-text", "max_size_difference": 1, "first_compared_id": 0, "source": "s"}
-
-
-def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in names}
-
-
-@pytest.mark.parametrize(
-    "tables",
-    [
-        {},
-        {name: [] for name in ("aliases", "notes", "builds")} | {"checked": "2026-11-29", "gguf": "no"},
-        {"limits": {"max_num_spec_tokens": 3}, "tensor_parallel": {"any": "equal"}, "launch": {}},
-        {"vocabulary": SOUND_TEXT},
-        *({"vocabulary": {"rule": rule, "source": "s"}} for rule in RULES if rule != "token-text"),
-        *({"methods": {"mtp": {**SOUND_METHOD, "support": support}}} for support in SUPPORT),
-        *({"methods": {"mtp": {**SOUND_METHOD, "severity": severity}}} for severity in SEVERITIES),
-        {"methods": {"mtp": {**SOUND_METHOD, "was": [{"until": "0.9", "support": "no"}]}}},
-        *({"exceptions": [{**SOUND_ROW, "verdict": verdict}]} for verdict in ("refused", "care", "unknown")),
-        *(
-            {"exceptions": [{**without(SOUND_ROW, "target"), subject: {"a": "b"}}]}
-            for subject in ("draft", "head", "either", "setting", "device", "pair")
-        ),
-        {"exceptions": [{**SOUND_ROW, "methods": ["mtp"], "since": "0.9", "until": "2025", "certain": False}]},
-        {"step_overhead": {"mode": "graph", "per_step": 0, "per_token": 0.5, "source": "s"}},
-    ],
-    ids=str,
-)
-def test_a_sound_file_has_no_problem(tables: dict[str, Any]) -> None:
-    assert problems(toy(**tables).facts) == []
-
-
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ({"colour": 1}, ["unknown key 'colour'"]),
-        (
-            {"vocabulary": without(SOUND_TEXT, "max_size_difference", "first_compared_id")},
-            [f"vocabulary: {name} must be a number" for name in ("max_size_difference", "first_compared_id")],
-        ),
-        ({"vocabulary": {"rule": "none", "source": ""}}, ["vocabulary: source is missing"]),
-        (
-            {"vocabulary": {"rule": "none", "source": "s", "was": [{"source": "s"}, {"until": "soon"}]}},
-            [
-                "vocabulary.was: until is missing",
-                "vocabulary.was: until 'soon' is no version",
-                "vocabulary.was: source is missing",
-            ],
-        ),
-        (
-            {"vocabulary": {"rule": "none", "source": "s", "bridge": {"since": "?"}}},
-            [
-                "vocabulary.bridge: since '?' is no version",
-                "vocabulary.bridge: source is missing",
-                "vocabulary.bridge: name is missing",
-            ],
-        ),
-        (
-            {"methods": {"mtp": {**SOUND_METHOD, "was": [{"until": "?", "support": "maybe", "severity": "bad"}]}}},
-            [
-                "methods.mtp.was: until '?' is no version",
-                f"methods.mtp.was: severity is one of {', '.join(SEVERITIES)}",
-                f"methods.mtp.was: support is one of {', '.join(SUPPORT)}",
-            ],
-        ),
-        ({"methods": {"mtp": {"support": "yes"}}}, ["methods.mtp: source is missing"]),
-        (
-            {"exceptions": [SOUND_ROW, {"verdict": "accepted", "color": 1}]},
-            [
-                "exception 2: source is missing",
-                "exception 2: verdict is refused, care or unknown",
-                "exception 2: reason is missing",
-                "exception 2: unknown key 'color'",
-                "exception 2: no condition (a method that is never taken belongs into its own table)",
-            ],
-        ),
-        (
-            {"step_overhead": {"per_step": -1, "colour": 1}},
-            [
-                "step_overhead: unknown key 'colour'",
-                "step_overhead: per_step is a number, 0 or more",
-                "step_overhead: source is missing",
-            ],
-        ),
-        ({"step_overhead": {"per_token": True, "source": "s"}}, ["step_overhead: per_token is a number, 0 or more"]),
-        ({"step_overhead": {"per_token": "1", "source": "s"}}, ["step_overhead: per_token is a number, 0 or more"]),
-    ],
-    ids=str,
-)
-def test_all_that_is_wrong_is_said(tables: dict[str, Any], said: list[str]) -> None:
-    assert problems(toy(**tables).facts) == said
-
-
-def test_an_empty_file_lacks_what_a_verdict_needs() -> None:
-    needed = ("key", "name", "version", "source", "vocabulary")
-    assert problems({})[:5] == [f"{name} is missing" for name in needed]
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ({"read": "1.0", "since": {"A": "0.9"}, "seen": {"B": "b5"}, "stand_in": "1.1", "source": "s"}, []),
-        ({"read": "1.0"}, ["architectures: source is missing"]),
-        ({"red": "1.0", "source": "s"}, ["architectures: unknown key 'red'"]),
-        ({"read": "soon", "source": "s"}, ["architectures: read 'soon' is no version"]),
-        ({"seen": {"A": "x"}, "source": "s"}, ["architectures: seen.A 'x' is no version"]),
-        (
-            {"since": {"A": "1"}, "seen": {"A": "2"}, "source": "s"},
-            ["architectures: A stands under since and under seen"],
-        ),
-    ],
-)
-def test_what_is_wrong_with_classes_of_models(table: dict[str, Any], says: list[str]) -> None:
-    assert problems(toy(architectures=table).facts) == says
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from draftpick.models.tokenizer import Relation
 from draftpick.pair import CONDITIONS, Device, Pair
 from draftpick.rules.conditions import _DERIVED
 from draftpick.rules.known_issues import KINDS, KnownIssue, matching
-from draftpick.rules.versions import window
+from draftpick.versions import window
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 ROWS: list[dict[str, Any]] = read_toml(CATALOG / "known_issues.toml")["issue"]

@@ -9,7 +9,6 @@ from builders import bare_pair, device, draft, head, head_pair, pair, says, targ
 from test_engine_facts import toy
 
 from draftpick.models.profile import Lineage
-from draftpick.rules.engine_check import RULES, SEVERITIES, SUPPORT, problems
 from draftpick.rules.engine_facts import covers
 from draftpick.rules.figures import PLAIN_BITS, bits_per_weight
 from draftpick.rules.heads import kinship
@@ -132,65 +131,6 @@ def test_bits_by_a_word(name: str) -> None:
 def test_bits_of_plain_types() -> None:
     assert PLAIN_BITS == {"bfloat16": 16.0, "float16": 16.0, "half": 16.0, "float32": 32.0, "float": 32.0}
     assert [bits_per_weight(None, name) for name in (*PLAIN_BITS, "odd", None)] == [16, 16, 16, 32, 32, None, None]
-
-
-STEP_NUMBERS = [
-    "per_token", "per_step", "per_draft_token", "per_translation", "cache_factor", "launch_per_expert",
-    "default_num_spec_tokens", "stop_threshold", "state_copy_rate",
-]  # fmt: skip
-STEP_OTHERS = [
-    "mode", "launch_per_layer", "draft_launch_per_layer", "copies_cache", "stop", "stop_keeps", "draft_samples",
-    "redecodes_draft", "seen", "splits", "was", "certain", "source", "notes",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", STEP_NUMBERS)
-def test_numbers_of_a_step(name: str) -> None:
-    wrong = [f"step_overhead: {name} is a number, 0 or more"]
-    for value, said in ((0, []), (0.5, []), (-1, wrong), (True, wrong), ("1", wrong)):
-        assert problems(toy(step_overhead={name: value, "source": "s"}).facts) == said
-
-
-@pytest.mark.parametrize("name", STEP_OTHERS)
-def test_other_words_of_a_step(name: str) -> None:
-    for value in ("text", -1, True):
-        assert problems(toy(step_overhead={"source": "s", name: value}).facts) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "key",
-        "name",
-        "aliases",
-        "version",
-        "checked",
-        "source",
-        "notes",
-        "gguf",
-        "builds",
-        "limits",
-        "tensor_parallel",
-        "launch",
-    ],
-)
-def test_words_at_the_top_of_a_file(name: str) -> None:
-    assert problems(toy(**{name: {}}).facts) == []
-
-
-@pytest.mark.parametrize("name", ["methods", "since", "until", "verdict", "severity", "reason", "source", "certain"])
-def test_words_of_an_exception(name: str) -> None:
-    row = {"target": {"moe": True}, "verdict": "care", "reason": "r", "source": "s", "since": "1", "until": "2"}
-    known = {"methods": ["mtp"], "severity": "warns", "certain": False}
-    assert problems(toy(exceptions=[{**row, name: {**row, **known}[name]}]).facts) == []
-
-
-def test_words_that_a_file_may_use() -> None:
-    assert "|".join(SEVERITIES) == (
-        "refuses at start|fails at first request|crashes under load|corrupts|silent no-op|warns"
-    )
-    assert " ".join(RULES) == "equal-rows equal-rows-and-map token-text equal-rows-or-translate named-ids none"
-    assert " ".join(SUPPORT) == "yes no experimental unknown"
 
 
 @pytest.mark.parametrize(
