@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from draftpick.errors import UsageError
+
+Proposer = Callable[[int], Sequence[int]]
+"""k → at most k drafted tokens; to be asked before the next one is."""
 
 
 class Lookup(Protocol):
     """A method that drafts from the text so far."""
 
-    def proposals(self, ids: Sequence[int], begin: int, k: int) -> Iterator[Sequence[int]]:
-        """For each end = begin … len(ids)−1: what it drafts behind ids[:end], at most k tokens."""
+    def proposers(self, ids: Sequence[int], begin: int) -> Iterator[Proposer]:
+        """For each end = begin … len(ids)−1: what it drafts behind ids[:end]."""
 
 
 class NgramLookup(NamedTuple):
@@ -25,8 +29,8 @@ class NgramLookup(NamedTuple):
     stop_ids: frozenset[int] = frozenset()
     """A proposal is cut before the first of these."""
 
-    def proposals(self, ids: Sequence[int], begin: int, k: int) -> Iterator[Sequence[int]]:
-        """For each end = begin … len(ids)−1: what it drafts behind ids[:end], at most k tokens."""
+    def proposers(self, ids: Sequence[int], begin: int) -> Iterator[Proposer]:
+        """For each end = begin … len(ids)−1: what it drafts behind ids[:end]."""
         if not 1 <= self.min_n <= self.max_n:
             raise UsageError(
                 f"n-grams of {self.min_n} to {self.max_n} tokens", hint="Give 1 or more, the smaller number first."
@@ -37,7 +41,7 @@ class NgramLookup(NamedTuple):
             for n in range(self.min_n, min(self.max_n, end - 1) + 1):
                 follows.setdefault(tuple(ids[end - 1 - n : end - 1]), end - 1)
             if end >= begin:
-                yield self._cut(ids[(place := self._find(ids, end, follows)) : min(place + k, end)])
+                yield partial(self._propose, ids, end, self._find(ids, end, follows))
 
     def _find(self, ids: Sequence[int], end: int, follows: Mapping[tuple[int, ...], int]) -> int:
         for n in range(min(self.max_n, end), self.min_n - 1, -1):
@@ -46,7 +50,8 @@ class NgramLookup(NamedTuple):
                 return place
         return end
 
-    def _cut(self, proposal: Sequence[int]) -> Sequence[int]:
+    def _propose(self, ids: Sequence[int], end: int, start: int, k: int) -> Sequence[int]:
+        proposal = ids[start : min(start + k, end)]
         for place, token in enumerate(proposal):
             if token in self.stop_ids:
                 return proposal[:place]
@@ -93,8 +98,8 @@ class SuffixLookup(NamedTuple):
     """Tokens drafted per matched token."""
     min_token_prob: float = 0.1
 
-    def proposals(self, ids: Sequence[int], begin: int, k: int) -> Iterator[Sequence[int]]:
-        """For each end = begin … len(ids)−1: what it drafts behind ids[:end], at most k tokens."""
+    def proposers(self, ids: Sequence[int], begin: int) -> Iterator[Proposer]:
+        """For each end = begin … len(ids)−1: what it drafts behind ids[:end]."""
         root = _Node()
         active: deque[_Node] = deque(maxlen=self.max_depth)
         for end in range(1, len(ids)):
@@ -102,7 +107,7 @@ class SuffixLookup(NamedTuple):
             token = ids[end - 1]
             active = deque((node.followed_by(token) for node in active), self.max_depth)
             if end >= begin:
-                yield self._best(active, k)
+                yield partial(self._best, active)
 
     def _best(self, active: deque[_Node], k: int) -> list[int]:
         best: list[int] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -337,30 +337,44 @@ class _Tally:
 # Draft-free methods, replayed on the ids of prompt and answer.
 
 
-def walk_lookup(trace: Trace, lookup: Lookup, k: int, *, horizon: int | None = None) -> Walked:
-    """Replay a draft-free method with at most k tokens per step. Looking up counts as one pass of the draft.
+def walk_lookup(trace: Trace, lookup: Lookup, lengths: Sequence[int], *, horizon: int | None = None) -> list[Walked]:
+    """Replay a draft-free method with at most so many tokens per step, for each of `lengths`. Looking up counts as one
+    pass of the draft.
 
     Raises UsageError where the trace lacks the prompts' ids.
     """
-    _whole(k, "num_spec_tokens", 1)
-    tally = _Tally(trace, k if horizon is None else _whole(horizon, "the horizon", k), estimate=False)
+    tallies = []
+    for k in lengths:
+        _whole(k, "num_spec_tokens", 1)
+        tallies.append(_Tally(trace, k if horizon is None else _whole(horizon, "the horizon", k), estimate=False))
     for number, answer in enumerate(trace.answers):
         prompt = column_of(answer.prompt_ids, "prompt_ids", answer)
         ids: list[int] = [*prompt.tolist(), *answer.tokens.tolist()]
-        tally.add(number, _lookup_blocks(lookup, ids, len(prompt), trace.first - 1, k))
-    return tally.walked()
+        blocks = _lookup_blocks(lookup, ids, len(prompt), trace.first - 1, lengths)
+        for tally, found in zip(tallies, blocks, strict=True):
+            tally.add(number, found)
+    return [tally.walked() for tally in tallies]
 
 
-def _lookup_blocks(lookup: Lookup, ids: list[int], before: int, first: int, k: int) -> Iterator[_Block]:
-    start = first
+def _lookup_blocks(
+    lookup: Lookup, ids: list[int], before: int, first: int, lengths: Sequence[int]
+) -> list[list[_Block]]:
+    """The steps of one answer for each of `lengths`; the text is looked through once."""
+    blocks: list[list[_Block]] = [[] for _ in lengths]
+    starts = [first] * len(lengths)
     begin = max(before + first, 1)
-    for end, proposal in enumerate(lookup.proposals(ids, begin, k), begin):
-        if end - before < start:
-            continue
-        accepted = 0
-        for drafted, emitted in zip(proposal, ids[end : end + len(proposal)], strict=False):
-            if drafted != emitted:
-                break
-            accepted += 1
-        yield _Block(end - before, 1, len(proposal), accepted)
-        start = end - before + accepted + 1
+    for end, propose in enumerate(lookup.proposers(ids, begin), begin):
+        for place, k in enumerate(lengths):
+            if end - before < starts[place]:
+                continue
+            proposal = propose(k)
+            accepted = _agreeing(proposal, ids[end : end + len(proposal)])
+            blocks[place].append(_Block(end - before, 1, len(proposal), accepted))
+            starts[place] = end - before + accepted + 1
+    return blocks
+
+
+def _agreeing(drafted: Sequence[int], emitted: Sequence[int]) -> int:
+    """Drafted tokens before the first that is another than the text's."""
+    pairs = enumerate(zip(drafted, emitted, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(drafted), len(emitted)))

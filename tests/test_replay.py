@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from traces import answer_from_matches
+from traces import answer_from_matches, looked
 
 from draftpick import intervals
 from draftpick import replay as rp
@@ -734,8 +734,8 @@ def brute_ngram(context: list[int], min_n: int, max_n: int, k: int) -> list[int]
 
 
 def proposals(lookup: Lookup, ids: list[int], k: int) -> Iterator[tuple[list[int], list[int]]]:
-    for end, proposal in enumerate(lookup.proposals(ids, 1, k), 1):
-        yield ids[:end], list(proposal)
+    for end, propose in enumerate(lookup.proposers(ids, 1), 1):
+        yield ids[:end], list(propose(k))
 
 
 IDS = st.lists(st.integers(0, 2), min_size=2, max_size=40)
@@ -824,7 +824,7 @@ def looked_up(prompt: list[int], tokens: list[int], first: int = 2) -> Trace:
 def test_a_lookup_walk_by_hand() -> None:
     # Behind the prefill's 1 the prompt has 2 3 4, of which 2 3 are right; 9 is the target's own.
     trace = looked_up([1, 2, 3, 4], [1, 2, 3, 9, 8, 7, 1, 2, 3])
-    walked = walk_lookup(trace, NgramLookup(1, 1), 3)
+    walked = looked(trace, NgramLookup(1, 1), 3)
     # Behind 9, 8 and 7 nothing is known; the block behind the second 1 is not complete.
     assert walked.counts.tolist() == [[3 + 1 + 1 + 1, 4, 1, 3, 2]]
     assert walked.blocks[0] == {(1, 3): 1, (1, 0): 3}
@@ -833,29 +833,42 @@ def test_a_lookup_walk_by_hand() -> None:
     assert walked.visible_steps.tolist() == [5]
 
 
+@LAW
+@given(before=IDS, tokens=IDS)
+@pytest.mark.parametrize("lookup", [NgramLookup(1, 2), prompt_lookup(), SuffixLookup()])
+def test_several_lengths_at_once_are_each_by_itself(lookup: Lookup, before: list[int], tokens: list[int]) -> None:
+    trace = looked_up(before, tokens)
+    together = walk_lookup(trace, lookup, [1, 2, 5], horizon=5)
+    for k, walked in zip((1, 2, 5), together, strict=True):
+        alone = looked(trace, lookup, k, horizon=5)
+        assert walked.blocks == alone.blocks
+        assert walked.counts.tolist() == alone.counts.tolist()
+        assert walked.visible_steps.tolist() == alone.visible_steps.tolist()
+
+
 @pytest.mark.parametrize("lookup", [NgramLookup(1, 1), prompt_lookup(), SuffixLookup()])
 @pytest.mark.parametrize("tokens", [[1, 2] * 4, [3] * 8, [1, 2, 3, 1, 2, 3, 9, 1]])
 def test_without_a_prompt_there_is_nothing_to_look_up_for_the_first_token(lookup: Lookup, tokens: list[int]) -> None:
-    first, second = (walk_lookup(looked_up([], tokens, first), lookup, 2) for first in (1, 2))
+    first, second = (looked(looked_up([], tokens, first), lookup, 2) for first in (1, 2))
     assert first.counts.tolist() == second.counts.tolist()
     assert first.blocks == second.blocks
-    begun = walk_lookup(looked_up(tokens[:1], tokens[1:], 1), lookup, 2)
+    begun = looked(looked_up(tokens[:1], tokens[1:], 1), lookup, 2)
     assert first.blocks == begun.blocks
 
 
 def test_a_lookup_pays_for_what_it_verifies_alone() -> None:
     trace = looked_up([1, 2, 3, 4], [1, 2, 3, 9, 8, 7, 1, 2, 3])
-    walked = walk_lookup(trace, NgramLookup(1, 1), 3)
+    walked = looked(trace, NgramLookup(1, 1), 3)
     times = StepTimes(10, 0.1, 0, (10, 11, 12, 13))
     assert value(walked.speedup(times)) == pytest.approx(6 * 10 / (13.1 + 3 * 10.1))
 
 
 def test_a_repeating_text_is_looked_up_whole() -> None:
     trace = looked_up([5, 6, 7] * 4, [5, 6, 7] * 20)
-    assert value(walk_lookup(trace, NgramLookup(5, 5), 4).mean_acceptance_length()) == 5
-    assert value(walk_lookup(trace, prompt_lookup(), 4).mean_acceptance_length()) == 5
-    assert value(walk_lookup(trace, SuffixLookup(), 4).mean_acceptance_length()) == 5
-    assert value(walk_lookup(looked_up([1], list(range(2, 40))), NgramLookup(), 4).mean_acceptance_length()) == 1
+    assert value(looked(trace, NgramLookup(5, 5), 4).mean_acceptance_length()) == 5
+    assert value(looked(trace, prompt_lookup(), 4).mean_acceptance_length()) == 5
+    assert value(looked(trace, SuffixLookup(), 4).mean_acceptance_length()) == 5
+    assert value(looked(looked_up([1], list(range(2, 40))), NgramLookup(), 4).mean_acceptance_length()) == 1
 
 
 def test_a_long_trace_is_replayed_in_a_moment() -> None:
@@ -889,8 +902,8 @@ ANSWER = answer_from_matches("what is 2 + 2", [True] * 4)
             "draft_top_prob",
             id="no prob",
         ),
-        pytest.param(lambda: walk_lookup(Trace((ANSWER,)), NgramLookup(), 3), "prompt_ids", id="no prompt"),
-        pytest.param(lambda: walk_lookup(looked_up([1], [2]), NgramLookup(3, 2), 3), "3 to 2", id="sizes"),
+        pytest.param(lambda: looked(Trace((ANSWER,)), NgramLookup(), 3), "prompt_ids", id="no prompt"),
+        pytest.param(lambda: looked(looked_up([1], [2]), NgramLookup(3, 2), 3), "3 to 2", id="sizes"),
         pytest.param(lambda: RateRule(lower_below=0.8), "0.8", id="bounds crossed"),
         pytest.param(lambda: RateRule(least=0), "0", id="least of 0"),
         pytest.param(lambda: HeuristicLength(0), "0", id="start of 0"),
@@ -932,11 +945,11 @@ def test_what_cannot_be_is_said(call: Callable[[], Any], said: str) -> None:
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), horizon=1), id="a horizon below the policy's most"),
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=0), id="no draws"),
         pytest.param(lambda: walk(trace_of([True]), FixedLength(2), SAMPLED, draws=10**6 + 1), id="too many draws"),
-        pytest.param(lambda: walk_lookup(looked_up([1], [1]), NgramLookup(), 0), id="a look-up of nothing"),
-        pytest.param(lambda: walk_lookup(looked_up([1], [1]), NgramLookup(), 2, horizon=1), id="a look-up beyond"),
-        pytest.param(lambda: walk_lookup(trace_of([True]), NgramLookup(), 2), id="no ids of the prompt"),
-        pytest.param(lambda: list(NgramLookup(0, 1).proposals([1, 2], 1, 1)), id="n-grams of nothing"),
-        pytest.param(lambda: list(NgramLookup(3, 2).proposals([1, 2], 1, 1)), id="n-grams the wrong way round"),
+        pytest.param(lambda: looked(looked_up([1], [1]), NgramLookup(), 0), id="a look-up of nothing"),
+        pytest.param(lambda: looked(looked_up([1], [1]), NgramLookup(), 2, horizon=1), id="a look-up beyond"),
+        pytest.param(lambda: looked(trace_of([True]), NgramLookup(), 2), id="no ids of the prompt"),
+        pytest.param(lambda: list(NgramLookup(0, 1).proposers([1, 2], 1)), id="n-grams of nothing"),
+        pytest.param(lambda: list(NgramLookup(3, 2).proposers([1, 2], 1)), id="n-grams the wrong way round"),
         pytest.param(lambda: rp.replay(trace_of([True]), ks=[257]), id="a replay of more than any engine drafts"),
         pytest.param(lambda: rp.replay(trace_of([True]), ks=[-1]), id="a replay of less than nothing"),
         pytest.param(lambda: Trace((answer_from_matches("p", [True]),), first=0), id="a first position of 0"),

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from traces import answer_from_matches
+from traces import answer_from_matches, looked
 
 from draftpick import replay as rp
 from draftpick.errors import UsageError
 from draftpick.lookup import NgramLookup, SuffixLookup, prompt_lookup
 from draftpick.replay import Acceptance, Answer, Trace
 from draftpick.speedup import Interval, StepTimes
-from draftpick.walks import ConfidenceStop, FixedLength, HeuristicLength, RateRule, walk, walk_lookup
+from draftpick.walks import ConfidenceStop, FixedLength, HeuristicLength, RateRule, walk
 
 SAMPLED = Acceptance(sampled=True)
 BLOCK = Acceptance(sampled=True, block=True)
@@ -76,7 +76,7 @@ def test_an_answer_of_hardly_anything(rule: Acceptance, first: int, size: int) -
     trace = Trace((measured("long", [1.0] * 6), measured("short", [1.0] * size)), first=first)
     steps = [math.ceil((7 - first) / 3), max(size + 1 - first, 0) and 1]
     replayed, walked = rp.replay(trace, rule, [2])[2], walk(trace, FixedLength(2), rule)
-    looked_up = walk_lookup(trace, NgramLookup(), 2)
+    looked_up = looked(trace, NgramLookup(), 2)
     assert replayed.visible_tokens.tolist() == [7 - first, max(size + 1 - first, 0)]
     assert walked.visible_tokens.tolist() == looked_up.visible_tokens.tolist() == replayed.visible_tokens.tolist()
     assert replayed.visible_steps.tolist() == walked.visible_steps.tolist() == steps
@@ -193,7 +193,7 @@ BARE = Trace((Answer("p", np.zeros(3, np.int64)),))
             "draft_top_prob",
             id="a stop",
         ),
-        pytest.param(lambda: walk_lookup(BARE, NgramLookup(), 1), "prompt_ids", id="a look-up"),
+        pytest.param(lambda: looked(BARE, NgramLookup(), 1), "prompt_ids", id="a look-up"),
     ],
 )
 def test_the_column_that_is_missing_is_named(call: Callable[[], object], column: str) -> None:
@@ -248,9 +248,9 @@ def test_a_column_that_cannot_be_is_named(changes: dict[str, object], said: str)
         pytest.param(
             lambda: walk(UNLIKE, FixedLength(2), SAMPLED, draws=0), "the number of draws is 0: 1 to 1000000", id="draws"
         ),
-        pytest.param(lambda: walk_lookup(UNLIKE, NgramLookup(), 0), "num_spec_tokens is 0: 1 to 256", id="look-up"),
+        pytest.param(lambda: looked(UNLIKE, NgramLookup(), 0), "num_spec_tokens is 0: 1 to 256", id="look-up"),
         pytest.param(
-            lambda: walk_lookup(UNLIKE, NgramLookup(), 2, horizon=1),
+            lambda: looked(UNLIKE, NgramLookup(), 2, horizon=1),
             "the horizon is 1: 2 to 256",
             id="look-up's horizon",
         ),

@@ -196,8 +196,8 @@ def looked_up(trace: Trace, priced: Priced | None, k_max: int) -> list[list[Look
     found: list[list[LookedUp]] = []
     for method, lookup in LOOKUPS.items():
         rows: list[LookedUp] = []
-        for k in range(1, min(k_max, longest) + 1):
-            walked = walk_lookup(trace, lookup, k, horizon=min(k_max, longest))
+        lengths = range(1, min(k_max, longest) + 1)
+        for k, walked in zip(lengths, walk_lookup(trace, lookup, lengths, horizon=min(k_max, longest)), strict=True):
             gain = walked.speedup(free) if free is not None and free.most_tokens >= k else None
             if gain is not None and priced is not None:
                 gain = widened(gain, priced.spread)
