@@ -138,6 +138,16 @@ def _advice(
     )
 
 
+def _crowding(found: Assessment) -> str:
+    """That a pair takes more memory than the others, or than there is where they stand; else empty."""
+    if not found.misfits or found.prediction is None:
+        return ""
+    place = found.prediction.place
+    if place.crowded:
+        return f"It takes {place.devices} × {place.device.key}, more than other drafts do."
+    return f"It does not fit on {place.devices} × {place.device.key}." if found.budget_in_place.fits is False else ""
+
+
 def why(found: Assessment) -> str:
     """The reason that matters most: against a rejected pair; for a viable one its weightiest caution, else praise."""
     against = why_not(found)
@@ -145,6 +155,8 @@ def why(found: Assessment) -> str:
         return against
     if found.proposal.method in PAYS_WHERE:
         return PAYS_WHERE[found.proposal.method]
+    if crowding := _crowding(found):
+        return crowding
     cautions = [finding for finding in found.findings if finding.outcome == "warn" and finding.ignored_because is None]
     if cautions:
         return max(cautions, key=lambda finding: finding.weight * (1 - finding.score)).message

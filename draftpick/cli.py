@@ -457,6 +457,8 @@ def _start_gate(saved: Path, options: dict[str, Any], form: str | None) -> None:
         raise UsageError("--init and --update-baseline were both given", "write the policy first, then take a baseline")
     output: Path | None = options["output"]
     kept = output if output is not None and str(output) != "-" else None
+    if kept is not None and kept.exists():
+        raise UsageError(f"{kept} is there already, and may hold thresholds of yours", "move it, or name another")
     advice = read_advice(saved)
     given = {"catalog": options["catalog_folder"], "offline": options["offline"], "yes": options["yes"]}
     asked = {

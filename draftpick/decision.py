@@ -318,8 +318,16 @@ def _heavy(best: Assessment) -> str:
     if not best.heavy or share is None or best.budget.fits is False:
         return ""
     known = best.budget.fits
-    held = f" The draft's weights take {share:.1f} times the memory of the target's"
+    held = f" The draft's weights take {share:.1f} times the memory of the target's{_also_quantized(best)}"
     return f"{held}." if known else f"{held}, and whether both fit is not known: name the memory with --memory."
+
+
+def _also_quantized(best: Assessment) -> str:
+    """How a draft that is stored whole beside a target of few bits is made as small."""
+    setting, draft = best.pair.setting, best.pair.draft
+    if setting.quantization is None or setting.draft_quantization is not None or draft is None or draft.quantization:
+        return ""
+    return f", fewer with --draft-quantization {setting.quantization}"
 
 
 def _untested(found: Prediction | None) -> str:
@@ -351,7 +359,9 @@ def _fewer_bits(best: Assessment, need: int | None) -> str:
         return ""
     vendor = setting.device.vendor if setting.device is not None else None
     formats = FEWER_BITS.get(taken.engine, FEWER_BITS.get(vendor or "", FEWER_BITS["others"]))
-    held = [(devices, name) for name in formats if (devices := best.devices_with(name)) is not None]
+    lacking = {"fp8"} if setting.device is not None and setting.device.fp8 is False else set()
+    tried = [name for name in formats if name not in lacking]
+    held = [(devices, name) for name in tried if (devices := best.devices_with(name)) is not None]
     fewest = min(held, key=lambda one: one[0], default=None)
     if fewest is None or (need is not None and fewest[0] >= need):
         return ""

@@ -11,7 +11,7 @@ from draftpick.choices import LIMITS, MEMORY, memory_choice
 from draftpick.errors import UsageError
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Device, Pair, Setting
-from draftpick.rules.engines_say import draft_must_split_alike
+from draftpick.rules.engines_say import draft_must_split_alike, splits_layers
 from draftpick.sizes import (
     CACHELESS,
     EAGLE,
@@ -120,6 +120,8 @@ def _divides(profile: ModelProfile, devices: int) -> bool | None:
 
 def splits(pair: Pair, devices: int) -> bool | None:
     """Whether the heads of the target, and of a draft that has to be split alike, divide; None: they are not known."""
+    if splits_layers(pair):
+        return True
     divides = _divides(pair.target, devices)
     if divides and pair.draft is not None and draft_must_split_alike(pair):
         return _divides(pair.draft, devices)

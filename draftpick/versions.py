@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 _LONGEST = 60
+_NEWEST = frozenset({"main", "master", "nightly", "latest", "dev", "head"})
 _PHASES: Mapping[str, int] = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1, "post": 1}
 
 
@@ -60,6 +61,11 @@ def _release(text: str) -> tuple[int, ...] | None:
     if not numbers or len(numbers) > 4:
         return None
     return (*numbers, *(0,) * (4 - len(numbers)), *phase)
+
+
+def is_newest(version: str) -> bool:
+    """Whether it names whatever is newest, and no release."""
+    return version.strip().lower() in _NEWEST
 
 
 class Clock:

@@ -107,6 +107,12 @@ def chosen_of(advice: AdviceFile) -> CandidateRecord:
     """The draft that the answer decided for, or the best."""
     if advice.target is None:
         raise UsageError("the answer has no target: it is a plan of typed-in numbers", "name one of `recommend --json`")
+    own = advice.decision.action == "speculate" and advice.decision.draft is None
+    if own and advice.decision.method is not None:
+        raise UsageError(
+            f"the answer is {advice.decision.method} without a draft of its own, which no policy can hold",
+            "name the draft to gate in the answer: draftpick recommend TARGET -d DRAFT --json",
+        )
     drafts = [one for one in advice.viable if one.draft is not None]
     chosen = [one for one in drafts if one.draft == advice.decision.draft] or drafts
     if not chosen:

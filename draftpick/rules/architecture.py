@@ -6,7 +6,13 @@ from draftpick.choices import LIMITS
 from draftpick.models.profile import ModelProfile
 from draftpick.pair import DRAFT_FREE, Device, Pair
 from draftpick.rules import Evidence, Outcome, not_applicable, ok, reject, rule, skip, sure, warn
-from draftpick.rules.engines_say import draft_inherits_quantization, draft_must_split_alike, engine_name, reads_gguf
+from draftpick.rules.engines_say import (
+    draft_inherits_quantization,
+    draft_must_split_alike,
+    engine_name,
+    reads_gguf,
+    splits_layers,
+)
 from draftpick.rules.figures import SIZES, bits_per_weight, count
 
 SHARDED = LIMITS["tensor-parallel.sharded"]
@@ -51,6 +57,8 @@ def tensor_parallel(pair: Pair) -> Outcome:
     size = pair.setting.tensor_parallel_size
     if size <= 1:
         return not_applicable("One device.")
+    if splits_layers(pair):
+        return not_applicable(f"{engine_name(pair)} gives each device whole layers: no heads have to divide.")
     heads = pair.target.num_attention_heads
     if heads is None:
         return skip("The target's number of heads is not known.")

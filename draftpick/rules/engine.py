@@ -175,7 +175,7 @@ def _length_findings(pair: Pair, method: Method | None, table: Table) -> list[_F
             found.append(_Finding("refused", reason, "refuses at start"))
         elif method.facts.get("reuses_layers"):
             plural = "layer" if layers == 1 else "layers"
-            found.append(_Finding("care", f"{k} tokens from {layers} MTP {plural}: reuse, each position accepts less"))
+            found.append(_Finding("accepted", f"{k} tokens from {layers} MTP {plural}: used again, each accepts less"))
     return found
 
 

@@ -63,11 +63,9 @@ from typing import Any, Literal, NamedTuple
 
 from draftpick.pair import Engine
 from draftpick.rules.conditions import Condition, conditions
-from draftpick.versions import Clock, parsed, window
+from draftpick.versions import Clock, is_newest, parsed, window
 
 VerdictKind = Literal["accepted", "care", "refused", "unknown"]
-
-_NEWEST = frozenset({"main", "master", "nightly", "latest", "dev", "head"})
 
 
 class Method(NamedTuple):
@@ -133,7 +131,7 @@ def table_of(engine: Engine) -> Table:
 def _resolve(engine: Engine) -> Table:
     facts, version, note = engine.facts, engine.version, None
     current = str(facts.get("version", ""))
-    if version.strip().lower() in _NEWEST:
+    if is_newest(version):
         note = f"version {version!r} is judged by the facts of {current}"
         version = current
     elif parsed(version) is None:
@@ -176,7 +174,7 @@ def in_version(engine: Engine, table: str) -> Mapping[str, Any]:
 
 def covers(engine: Engine, row: Mapping[str, Any]) -> bool | None:
     """Whether the row's window (since, until) holds the engine's version; None where that can't be told."""
-    newest = engine.version.strip().lower() in _NEWEST
+    newest = is_newest(engine.version)
     return Clock(engine.facts, str(engine.facts["version"]) if newest else engine.version).covers(row)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftpick.pair import Pair
+from draftpick.versions import Clock, is_newest
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -74,4 +75,12 @@ def reads_gguf(pair: Pair) -> str | None:
 def _is_current(pair: Pair) -> bool:
     """Whether the engine is judged in the version its facts hold for."""
     engine = pair.setting.engine
-    return engine is None or engine.version == str(engine.facts.get("version", engine.version))
+    if engine is None or is_newest(engine.version):
+        return True
+    current = str(engine.facts.get("version", engine.version))
+    return engine.version == current or Clock(engine.facts, current).before(engine.version) is True
+
+
+def splits_layers(pair: Pair) -> bool:
+    """Whether the engine gives each device whole layers, so that no heads have to divide."""
+    return bool(_facts(pair).get("step_overhead", _NOTHING).get("splits") == "layers")

@@ -66,7 +66,8 @@ def swapped_roles(pair: Pair) -> Outcome:
     if pair.target.id == draft.id or (ratio == 1 and _same_model(pair.target, draft)):
         return not_applicable("Target and draft are one model: see self-draft.")
     if (draft.params_total or draft_read) < (pair.target.params_total or target_read):
-        return reject(f"Against a target this sparse the draft is not smaller: {sizes}.", **evidence)
+        against = "Against a target this sparse the" if pair.target.is_moe else "The"
+        return reject(f"{against} draft is not smaller: {sizes}.", **evidence)
     return reject(f"The draft is not smaller than its target, did you swap them? Here {sizes}.", **evidence)
 
 
@@ -312,12 +313,12 @@ def moe_verify(pair: Pair) -> Outcome:
         "experts_read": round(touched, 1),
         "factor": round(factor, 2),
     }
-    most = f"up to {touched:.0f} of {experts.num_experts}"
+    each, every = experts.experts_per_token, experts.num_experts
     if pair.setting.num_spec_tokens is None:
-        message = f"Each verified token reads experts of its own: {k} drafted ones {most} per layer"
+        message = f"Every drafted token reads up to {each} more of {every} experts per layer when it is verified"
     else:
-        message = f"Verifying {k} drafted {'token' if k == 1 else 'tokens'} reads {most} experts per layer"
-    message = f"{message}, not {experts.experts_per_token}"
+        drafted = f"{k} drafted {'token' if k == 1 else 'tokens'}"
+        message = f"Verifying {drafted} reads up to {touched:.0f} of {every} experts per layer, not {each}"
     if k > MOE_LONG:
         return warn(f"{message}: {k} is too many for a sparse target.", 0.2, too_many=True, **evidence)
     return warn(f"{message}.", 0.7, too_many=False, **evidence)
