@@ -187,4 +187,38 @@ def test_heads_that_do_not_divide_refuse_a_draft_where_it_is_split_as_its_target
     answer = run("check", *pair, "--engine", engine, "--device", "h100-80g", "-tp", "8", "--json", "--exit-zero")
     (candidate,) = answer.document["candidates"]
     found = {finding["rule"]: finding["outcome"] for finding in candidate["findings"]}
-    assert found["tensor-parallel"] == ("reject" if refused else "warn")
+    assert found["tensor-parallel"] == ("reject" if refused else "skip")
+
+
+@pytest.mark.parametrize("version", ["latest", "main", "99", "0.32.0"])
+def test_newest_versions_split_drafts_as_the_facts_say(version: str) -> None:
+    """A version that is judged by the newest facts is so in the rules too."""
+    pair = ("Qwen/Qwen2.5-72B-Instruct", "amd/PARD-Qwen2.5-0.5B")
+    answer = run(
+        "check", *pair, "--engine", f"vllm@{version}", "--device", "h100-80g", "-tp", "4", "--json", "--exit-zero"
+    )
+    found = {finding["rule"]: finding["outcome"] for finding in answer.document["candidates"][0]["findings"]}
+    assert found["tensor-parallel"] == "reject"
+
+
+def test_layers_over_devices_need_no_heads_that_divide() -> None:
+    options = ("--engine", "llama.cpp", "--device", "rtx3090", "--quantization", "q4_k_m", "-tp", "3", "--json")
+    first = run("recommend", "meta-llama/Llama-3.3-70B-Instruct", *options).document["candidates"][0]
+    assert first["viable"]
+    assert first["plan"]["num_spec_tokens"] >= 1
+
+
+def test_rows_that_take_more_memory_than_others_say_so() -> None:
+    rows = run("recommend", "Qwen/Qwen3.5-27B", "--engine", "vllm-ascend", "--device", "910b3", "--json").document[
+        "candidates"
+    ]
+    said = {row["draft"]: row["reason"] for row in rows}
+    assert said["z-lab/Qwen3.5-27B-DFlash"] == "It takes 2 × 910b3, more than other drafts do."
+    assert said["Qwen/Qwen3.8-Flash-Next"] == "It does not fit on 1 × 910b3."
+
+
+def test_a_draft_stored_whole_is_told_how_it_takes_less() -> None:
+    pair = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct")
+    options = ("--engine", "llama.cpp", "--device", "rtx3060", "--quantization", "q4_k_m", "--json", "--exit-zero")
+    sentence = run("check", *pair, *options).document["decision"]["sentence"]
+    assert sentence.endswith("fewer with --draft-quantization q4_k_m.")

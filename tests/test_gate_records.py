@@ -660,6 +660,17 @@ def test_the_draft_that_was_decided_for(
     assert f'draft = "{draft}"' in first_policy(changed(advice, change)).splitlines()
 
 
+@pytest.mark.parametrize("method", ["mtp", "ngram", "suffix"])
+def test_what_needs_no_draft_is_held_by_no_policy(advice: dict[str, Any], method: str) -> None:
+    """A policy for another draft than the one decided for would pass for the wrong reason."""
+
+    def change(document: dict[str, Any], one: dict[str, Any]) -> None:
+        document["decision"] |= {"draft": None, "method": method}
+
+    with pytest.raises(UsageError, match=f"{method} without a draft of its own"):
+        first_policy(changed(advice, change))
+
+
 def _lines(advice: dict[str, Any], change: Change) -> list[str]:
     return first_policy(changed(advice, change)).splitlines()
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from draftpick.advice_file import AdviceFile, CandidateRecord
 from draftpick.errors import UsageError
 from draftpick.gate_file import PolicyFile
+from draftpick.pair import DRAFT_FREE
 from draftpick.record import first_wrong
 from draftpick.toml_file import parse_toml
 
@@ -107,10 +108,10 @@ def chosen_of(advice: AdviceFile) -> CandidateRecord:
     """The draft that the answer decided for, or the best."""
     if advice.target is None:
         raise UsageError("the answer has no target: it is a plan of typed-in numbers", "name one of `recommend --json`")
-    own = advice.decision.action == "speculate" and advice.decision.draft is None
-    if own and advice.decision.method is not None:
+    decided = advice.decision
+    if decided.action == "speculate" and decided.draft is None and decided.method in ("mtp", *DRAFT_FREE):
         raise UsageError(
-            f"the answer is {advice.decision.method} without a draft of its own, which no policy can hold",
+            f"the answer is {decided.method} without a draft of its own, which no policy can hold",
             "name the draft to gate in the answer: draftpick recommend TARGET -d DRAFT --json",
         )
     drafts = [one for one in advice.viable if one.draft is not None]

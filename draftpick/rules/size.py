@@ -66,7 +66,7 @@ def swapped_roles(pair: Pair) -> Outcome:
     if pair.target.id == draft.id or (ratio == 1 and _same_model(pair.target, draft)):
         return not_applicable("Target and draft are one model: see self-draft.")
     if (draft.params_total or draft_read) < (pair.target.params_total or target_read):
-        against = "Against a target this sparse the" if pair.target.is_moe else "The"
+        against = "Against a target this sparse the" if pair.target.params_active is not None else "The"
         return reject(f"{against} draft is not smaller: {sizes}.", **evidence)
     return reject(f"The draft is not smaller than its target, did you swap them? Here {sizes}.", **evidence)
 

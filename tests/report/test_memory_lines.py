@@ -137,6 +137,7 @@ def test_a_load_that_nothing_holds_decides_nothing(options: tuple[str, ...], sai
         ("Qwen/Qwen2.5-72B-Instruct --engine vllm-ascend --device 910b3", ", or 1 with --quantization w4a8."),
         ("Qwen/Qwen2.5-72B-Instruct --engine vllm --device h100 --quantization fp8", "it takes 2 of them."),
         ("deepseek-ai/DeepSeek-V3 --engine sglang --device h200", "it takes 8 of them."),
+        ("Qwen/Qwen3-8B --engine vllm --device t4", ", or 1 with --quantization awq."),
     ],
 )
 def test_what_does_not_fit_is_told_the_format_that_does(arguments: str, said: str) -> None:

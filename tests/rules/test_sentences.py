@@ -1161,7 +1161,7 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (
             pair(target(experts=SPARSE)),
             "warn 0.7",
-            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
+            "Every drafted token reads up to 8 more of 128 experts per layer when it is verified.",
         ),
         (
             pair(target(experts=SPARSE), num_spec_tokens=1),
@@ -1182,12 +1182,12 @@ SAID: dict[str, list[tuple[Pair, str, str]]] = {
         (
             bare_pair("mtp", target(experts=SPARSE, num_nextn_predict_layers=2)),
             "warn 0.7",
-            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
+            "Every drafted token reads up to 8 more of 128 experts per layer when it is verified.",
         ),
         (
             bare_pair("ngram", target(experts=SPARSE, num_nextn_predict_layers=2)),
             "warn 0.7",
-            "Each verified token reads experts of its own: 3 drafted ones up to 29 of 128 per layer, not 8.",
+            "Every drafted token reads up to 8 more of 128 experts per layer when it is verified.",
         ),
     ],
     "draft-length": [
