@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_origin
@@ -113,7 +114,11 @@ def _shipped_folder() -> Path:
 
 def shipped_rows() -> dict[str, Any]:
     """The models, and the keys of tokenizers and engines, of the shipped catalogue, as an overlay needs them."""
-    folder = _shipped_folder()
+    return {kind: {**rows} for kind, rows in _shipped(_shipped_folder()).items()}
+
+
+@cache
+def _shipped(folder: Path) -> dict[str, dict[str, Any]]:
     files = [read_toml(path) for path in sorted((folder / "families").glob("*.toml"))]
     return {
         "models": {row["id"]: row for content in files for row in content.get("model", ())},
