@@ -828,6 +828,16 @@ def test_the_first_policy_of_a_head_asks_for_no_probe(tmp_path: Path) -> None:
     assert checks.keys() == {"findings", "score", "memory", "engine"}
 
 
+def test_a_policy_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    advice, path = tmp_path / "advice.json", tmp_path / "pairs.toml"
+    options = ("--engine", "vllm", "--json", "-o", str(advice))
+    assert run("recommend", "Qwen/Qwen2.5-72B-Instruct", *options).exit_code == 0
+    path.write_text("# thresholds of somebody\n", encoding="utf-8")
+    answer = run("gate", "--init", str(advice), "-o", str(path))
+    assert (answer.exit_code, f"{path} is there already" in answer.stderr) == (2, True)
+    assert path.read_text(encoding="utf-8") == "# thresholds of somebody\n"
+
+
 def named(answer: dict[str, Any], target: str, draft: str) -> dict[str, Any]:
     """The answer for models of other names."""
     first = {**answer["candidates"][0], "draft": draft, "model": {**answer["candidates"][0]["model"], "id": draft}}
