@@ -14,16 +14,14 @@ from typing import Any, Literal, get_origin
 
 from pydantic import ValidationError
 
+from draftpick.engine_file import EngineFile, IssueRecord, IssuesFile
 from draftpick.errors import InvalidCatalog
 from draftpick.files import (
     AscendVersionsFile,
     CatalogRecord,
     DevicesFile,
-    EngineFile,
     FamilyFile,
     HeadRecord,
-    IssueRecord,
-    IssuesFile,
     ModelRecord,
     NotPublished,
     TokenizerRecord,

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from commands import run
 
-from draftpick.files import Severity, Support, VocabularyRule
+from draftpick.engine_file import Severity, Support, VocabularyRule
 from draftpick.validation import validate
 
 TOP = """key = "toy"

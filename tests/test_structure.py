@@ -23,6 +23,7 @@ STAGES = [
     {"models.profile", "pair"},
     {"models.parameters", "models.gguf_profile", "models.safetensors", "models.config", "models.card"},
     {"files", "catalog_names"},
+    {"engine_file"},
     {"validation"},
     {"overlay", "catalog_index"},
     {"probe_file", "advice_file", "gate_file"},

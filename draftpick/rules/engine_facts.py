@@ -9,7 +9,7 @@ They live in catalog/engines/<key>.toml, one file per engine. Its tables:
 
     [vocabulary]
     rule            equal-rows, equal-rows-and-map, token-text, equal-rows-or-translate, named-ids or none
-    severity        when a mismatch shows (see Severity of draftpick/files.py)
+    severity        when a mismatch shows (see Severity of draftpick/engine_file.py)
     source
     rule = token-text also takes max_size_difference, first_compared_id and special_ids_always (ids of bos and eos
     are compared even where they are not added); a list `was = [{since, until, <parameter> = ..}]` changes any

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_engine import ENGINES, QWEN3, QWEN3_SMALL, engine, model, pair, pairs
 
 from draftpick.catalog_index import read_toml
-from draftpick.files import IssueKind
+from draftpick.engine_file import IssueKind
 from draftpick.models.tokenizer import Relation
 from draftpick.pair import CONDITIONS, Device, Pair
 from draftpick.rules.conditions import _DERIVED
