@@ -303,11 +303,10 @@ def _lengths(placed: Pair, engine: Engine, expected: Acceptance, asked: int | No
     """
     if asked is not None and _drafting(placed, expected).stop == "heuristic":
         return [asked]
-    bound = _trained(placed) or expected.longest
+    known = _trained(placed) or expected.longest
     if placed.method == "mtp":
-        again = _trained(placed) is None and expected.longest is not None
-        bound = _layers(placed) * (int(LIMITS["draft-length.reuse"]) if again else 1)
-    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), bound)
+        known = min(known or _layers(placed), _layers(placed) * int(LIMITS["draft-length.reuse"]))
+    limits = (DEFAULT_MOST_TOKENS, MAX_POSITIONS - 1, most_tokens(engine, placed.method), known)
     reach = max(min(limit for limit in limits if limit is not None), 1)
     lengths = range(1, max(reach, asked or 0) + 1)
     return [k for k in lengths if k == asked or takes_length(placed, engine, k)]

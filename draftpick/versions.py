@@ -69,9 +69,14 @@ def is_newest(version: str) -> bool:
 
 
 class Clock:
-    """Compares a version with the bounds of a row; builds and dates meet through known builds."""
+    """Compares a version with the bounds of a row; builds and dates meet through known builds.
+
+    What names whatever is newest is taken for the version that the facts hold for.
+    """
 
     def __init__(self, facts: Mapping[str, Any], version: str) -> None:
+        if is_newest(version):
+            version = str(facts.get("version", version))
         self._builds = sorted((int(row["build"]), _point(str(row["date"]))) for row in facts.get("builds", ()))
         self._asked = parsed(version)
         self._now = self._comparable(version)

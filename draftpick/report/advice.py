@@ -475,7 +475,7 @@ def _cautions(
             yield Section(f"All findings about the {len(others)} others", tables, folded=True)
         return
     rows = [
-        (name_of(one), finding.rule, _seen(finding))
+        (name_of(one), finding.rule, finding_text(finding))
         for one in others
         for finding in _sorted(one.findings)
         if finding.outcome == "warn"
@@ -489,11 +489,7 @@ def _sorted(findings: Iterable[FindingRecord]) -> list[FindingRecord]:
 
 
 def _findings_table(findings: Iterable[FindingRecord]) -> Table:
-    return Table(("finding", "rule", "what was seen"), [(one.outcome, one.rule, _seen(one)) for one in findings])
-
-
-def _seen(finding: FindingRecord) -> str:
-    return finding_text(finding.message, finding.certain or finding.outcome == "skip", finding.ignored_because)
+    return Table(("finding", "rule", "what was seen"), [(one.outcome, one.rule, finding_text(one)) for one in findings])
 
 
 def _engines(best: CandidateRecord | None) -> Iterable[Section]:

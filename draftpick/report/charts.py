@@ -62,7 +62,9 @@ def _curve(data: Curve) -> Sketch:
     axes.set_ylim(low - 0.08 * room, high + 0.16 * room)
     axes.set_xlim(min(data.ks, default=0) - 0.4, max(data.ks, default=1) + 0.4)
     axes.set_xticks(data.ks[:: math.ceil(len(data.ks) / 12) or 1])
-    ticks = _ticks(low, high, 5)
+    # There is no room for a third decimal, which quarters of a tenth and steps of a thousandth would have.
+    steps = (1, 2, 5, 10) if room < 0.25 else (1, 2, 2.5, 5, 10)
+    ticks = [tick for tick in _ticks(low, low + room, 5, steps) if tick <= high]
     step = min((after - before for before, after in pairwise(ticks)), default=1.0)
     _grid(axes, sorted({1.0, *(tick for tick in ticks if abs(tick - 1) > 0.6 * step)}), lambda tick: f"{tick:g}×")
     axes.axhline(1, color=COLORS["muted"], linewidth=1, linestyle=(0, (4, 3)))

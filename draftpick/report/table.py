@@ -228,8 +228,7 @@ def _findings_table(found: Assessment) -> Grid:
     rows: list[Row] = []
     for finding in sorted(found.findings, key=lambda one: (_SEVERITY[one.outcome], -one.weight, one.rule)):
         outcome = Cell(finding.outcome, style=STYLES[finding.outcome])
-        said = finding_text(finding.message, finding.certain or finding.outcome == "skip", finding.ignored_because)
-        rows.append([outcome, finding.rule, printable(said)])
+        rows.append([outcome, finding.rule, printable(finding_text(finding))])
     return Grid(("finding", "rule", "what was seen"), rows, wraps=frozenset({2}))
 
 

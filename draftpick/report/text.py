@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftpick.advice import Advice
 from draftpick.assess import Assessment
 from draftpick.pair import GIVEN, MEASURED, Pair, Proposal
+from draftpick.rules import Finding
 from draftpick.speedup import KRow
+
+if TYPE_CHECKING:
+    from draftpick.advice_file import FindingRecord
 
 # What a terminal or a browser acts on instead of showing: control characters, marks of direction, what has no width;
 # and the two that XML forbids.
@@ -97,11 +101,11 @@ def draft_cost(found: Assessment) -> str:
     return f"{found.prediction.costs.c:.2f}" if found.prediction is not None else "-"
 
 
-def finding_text(message: str, certain: bool, ignored_because: str | None) -> str:
+def finding_text(finding: Finding | FindingRecord) -> str:
     """A finding's sentence, with what weakens it."""
-    unsure = "" if certain else " (unverified)"
-    ignored = f" (ignored: {ignored_because})" if ignored_because is not None else ""
-    return f"{message}{unsure}{ignored}"
+    unsure = "" if finding.certain or finding.outcome == "skip" else " (unverified)"
+    ignored = f" (ignored: {finding.ignored_because})" if finding.ignored_because is not None else ""
+    return f"{finding.message}{unsure}{ignored}"
 
 
 def fades(fade: float) -> str:

@@ -133,7 +133,6 @@ def _resolve(engine: Engine) -> Table:
     current = str(facts.get("version", ""))
     if is_newest(version):
         note = f"version {version!r} is judged by the facts of {current}"
-        version = current
     elif parsed(version) is None:
         note = f"version {version!r} can't be read as one: what depends on the version is unknown"
     clock = Clock(facts, version)
@@ -174,8 +173,7 @@ def in_version(engine: Engine, table: str) -> Mapping[str, Any]:
 
 def covers(engine: Engine, row: Mapping[str, Any]) -> bool | None:
     """Whether the row's window (since, until) holds the engine's version; None where that can't be told."""
-    newest = is_newest(engine.version)
-    return Clock(engine.facts, str(engine.facts["version"]) if newest else engine.version).covers(row)
+    return Clock(engine.facts, engine.version).covers(row)
 
 
 _PLAIN_TABLES: dict[tuple[int, str, str], tuple[Mapping[str, Any], Mapping[str, Any]]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftpick.pair import Pair
-from draftpick.versions import Clock, is_newest
+from draftpick.versions import Clock
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -73,12 +73,11 @@ def reads_gguf(pair: Pair) -> str | None:
 
 
 def _is_current(pair: Pair) -> bool:
-    """Whether the engine is judged in the version its facts hold for."""
+    """Whether the engine is judged in the version its facts hold for, or in a later one."""
     engine = pair.setting.engine
-    if engine is None or is_newest(engine.version):
+    if engine is None or "version" not in engine.facts:
         return True
-    current = str(engine.facts.get("version", engine.version))
-    return engine.version == current or Clock(engine.facts, current).before(engine.version) is True
+    return Clock(engine.facts, engine.version).before(str(engine.facts["version"])) is False
 
 
 def splits_layers(pair: Pair) -> bool:

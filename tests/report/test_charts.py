@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sample_report
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -186,6 +186,9 @@ def test_all_points_of_the_plane_say_their_name_under_the_pointer() -> None:
 
 @LAW
 @given(st.lists(st.tuples(st.floats(0.01, 20), SHARE, SHARE), max_size=17), st.integers(-1, 17), st.booleans())
+@example(rows=[(0.9375, 0.9375, 0.0)], chosen=0, plain=False)
+@example(rows=[(0.9975, 0.9999, 0.0001)], chosen=0, plain=False)
+@example(rows=[(1.0, 1.0, 0.12)], chosen=0, plain=False)
 def test_any_curve(rows: list[tuple[float, float, float]], chosen: int, plain: bool) -> None:
     ks = range(0 if plain else 1, len(rows) + (0 if plain else 1))
     value = [row[0] for row in rows]
