@@ -336,12 +336,13 @@ def _published(pair: Pair, workload: str | None, heat: float, known: Mapping[str
     row = _method_row(pair, workload, known)
     if row is None:
         return None
-    own = row.get("of", {})
-    fade = own.get(pair.target.architecture, row.get("fade", 1.0))
+    fades = known.get("fades", {}).get(pair.method, {})
+    own = fades.get("of", {})
+    fade = own.get(pair.target.architecture, fades.get("fade", 1.0))
     cooler = known["rate"].get(_heat_name(pair), 0.0) * min(heat, PRIORS["hottest"])
     rate, low, high = (_shifted(row[name], cooler) for name in ("rate", "low", "high"))
     told = not own or pair.target.architecture in own
-    longest = row.get("longest", row["num_spec_tokens"]) if told else None
+    longest = fades.get("longest", row["num_spec_tokens"]) if told else None
     return Acceptance(rate, low, high, longest=longest, fade=fade)
 
 

@@ -431,7 +431,7 @@ def gate(
     """In CI: exit 1 when a pair misses its policy, or got worse than its baseline."""
     options = _options(dict(locals()))
     if init is not None:
-        _start_gate(init, options, "json" if json else output_format.value if output_format is not None else None)
+        _start_gate(init, options, GateFormat.json if json else output_format)
         return
     from draftpick import commands
 
@@ -444,28 +444,17 @@ def gate(
     raise typer.Exit(code)
 
 
-def _start_gate(saved: Path, options: dict[str, Any], form: str | None) -> None:
+def _start_gate(saved: Path, options: dict[str, Any], form: GateFormat | None) -> None:
     """Write the first policy of an answer, and say how to go on."""
-    from draftpick.advice_file import read_advice
-    from draftpick.gating.start import first_policy
-    from draftpick.report.next_steps import what_next
+    from draftpick import commands
     from draftpick.report.text import printable
 
-    if form not in (None, "table"):
-        raise UsageError(f"--init writes TOML, and no {form}", "leave --format out: it is for the result of a gate")
-    if options["update_baseline"]:
-        raise UsageError("--init and --update-baseline were both given", "write the policy first, then take a baseline")
-    output: Path | None = options["output"]
-    kept = output if output is not None and str(output) != "-" else None
-    if kept is not None and kept.exists():
-        raise UsageError(f"{kept} is there already, and may hold thresholds of yours", "move it, or name another")
-    advice = read_advice(saved)
-    given = {"catalog": options["catalog_folder"], "offline": options["offline"], "yes": options["yes"]}
-    asked = {
-        name: value if isinstance(value, bool) else str(value) for name, value in given.items() if value is not None
-    }
-    steps = what_next(advice, kept, saved=saved, given=asked)
-    console.write(first_policy(advice, kept or Path("pairs.toml")), output)
+    if form not in (None, GateFormat.table):
+        raise UsageError(
+            f"--init writes TOML, and no {form.value}", "leave --format out: it is for the result of a gate"
+        )
+    text, steps = commands.first_policy(saved, options)
+    console.write(text, options["output"])
     for line in steps:
         console.remark(printable(line))
 

@@ -188,6 +188,27 @@ def gate(options: Options, *, say: Say, ask: Ask) -> GateFile:
     )
 
 
+def first_policy(saved: Path, options: Options) -> tuple[str, list[str]]:
+    """The policy that an answer begins with, and what to do with it, a line each."""
+    from draftpick.advice_file import read_advice
+    from draftpick.gating import start
+    from draftpick.report.next_steps import what_next
+
+    if options["update_baseline"]:
+        raise UsageError("--init and --update-baseline were both given", "write the policy first, then take a baseline")
+    output: Path | None = options["output"]
+    policy = output if output is not None and str(output) != "-" else None
+    if policy is not None and policy.exists():
+        raise UsageError(f"{policy} is there already, and may hold thresholds of yours", "move it, or name another")
+    advice = read_advice(saved)
+    given = {"catalog": options["catalog_folder"], "offline": options["offline"], "yes": options["yes"]}
+    asked = {
+        name: value if isinstance(value, bool) else str(value) for name, value in given.items() if value is not None
+    }
+    steps = what_next(advice, policy, saved=saved, given=asked)
+    return start.first_policy(advice, policy or Path("pairs.toml")), steps
+
+
 def document(found: Advice | Numbers, options: Options) -> dict[str, Any]:
     """The JSON document of an answer as plain values, with what was asked."""
     from draftpick.planning import Numbers

@@ -465,31 +465,38 @@ FADES = frozenset({"eagle3", "mtp"})
 from curves. Of heads that guess a block in one pass too few were published: PRIORS["block_fade"]."""
 
 
-def methods(rate: Mapping[str, float], path: Path = MEASUREMENTS) -> dict[str, dict[str, Any]]:
-    """Rate of the first token of methods without a draft model: by workload, sources weighing alike.
+def methods(rate: Mapping[str, float], path: Path = MEASUREMENTS) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Rate of the first token of methods without a draft model, by workload, sources weighing alike; and their fades.
 
     `rate` holds the coefficients of the estimator: rates of sampled requests are brought to greedy ones by them.
     """
     table = pd.read_csv(path, dtype={"k": str, "target_id": str})
     cooler = rate.get("temperature, greedy draft", 0.0)
-    found: dict[str, dict[str, Any]] = {}
-    for method, (classes, word, usual) in METHODS.items():
-        mine = table[table.method_class.isin(classes) & table.draft_or_method.str.lower().str.contains(word)]
-        records = mine.to_dict("records")
-        faded = fades(records) if method in FADES else {}
-        fade = faded.get("fade", PRIORS["block_fade"] if method in IN_PARALLEL else 1.0)
+    found: dict[str, Any] = {}
+    faded: dict[str, Any] = {}
+    for method, (*_, usual) in METHODS.items():
+        records = records_of(table, method)
+        if method in FADES:
+            faded[method] = fades(records)
+        elif method in IN_PARALLEL:
+            faded[method] = {"fade": PRIORS["block_fade"]}
+        fade = faded.get(method, {}).get("fade", 1.0)
         rows = [_method_row(record, usual, fade, cooler) for record in records]
         parts: dict[str, list[tuple[str, str, int, float]]] = {"any": [row[1:] for row in rows if row is not None]}
         for row in rows:
             if row is not None and row[0] is not None:
                 parts.setdefault(row[0], []).append(row[1:])
         found[method] = {workload: _pooled(part) for workload, part in sorted(parts.items()) if _is_enough(part)}
-        if method == "mtp":
-            faded["of"] = fades_of(records, found[method]["any"]["rate"])
-        for one in found[method].values():
-            one |= faded or ({"fade": fade} if fade < 1 else {})
-    found["eagle"] = _as_eagle(found["eagle3"], table)
-    return found
+    found["eagle"], faded["eagle"] = _as_eagle(found["eagle3"], table), faded["eagle3"]
+    faded["mtp"]["of"] = fades_of(records_of(table, "mtp"), found["mtp"]["any"]["rate"])
+    return found, faded
+
+
+def records_of(table: pd.DataFrame, method: str) -> list[dict[Any, Any]]:
+    """The published rows of a method."""
+    classes, word, _ = METHODS[method]
+    mine = table[table.method_class.isin(classes) & table.draft_or_method.str.lower().str.contains(word)]
+    return mine.to_dict("records")
 
 
 class Curve(NamedTuple):
@@ -668,6 +675,7 @@ def as_file(rows: Sequence[Row], values: np.ndarray, said: Mapping[str, Predicti
     """What catalog/acceptance.json holds."""
     model = as_model(list(values))
     low, high = speedup_bounds(rows, said)
+    published, faded = methods(model["rate"])
     pairs = {(row.target, row.draft): row for row in reversed(rows)}
     return {
         "fit": {
@@ -680,7 +688,8 @@ def as_file(rows: Sequence[Row], values: np.ndarray, said: Mapping[str, Predicti
         "rate": {name: _short(value) for name, value in model["rate"].items()},
         "cost": {name: _short(value) for name, value in model["cost"].items()},
         "spread": {"rate": _short(rate_spread(rows, said)), "speedup": [_short(low), _short(high)]},
-        "methods": methods(model["rate"]),
+        "methods": published,
+        "fades": faded,
         "rows": sorted(
             [
                 row.id,
