@@ -361,7 +361,7 @@ def _documents(folder: Path) -> dict[str, Reader]:
 
 
 def _settings(folder: Path) -> dict[str, Reader]:
-    from draftpick import choices, files, option_values, options
+    from draftpick import choices, engine_file, files, option_values, options
 
     def laid_over(name: str, file: str, show: Callable[[catalog.Catalog], object]) -> Callable[[bytes], object]:
         return in_file(folder / name / file, lambda _: show(catalog.load(folder / name)))
@@ -417,7 +417,7 @@ def _settings(folder: Path) -> dict[str, Reader]:
             laid_over("over-engine", "engines/xllm.toml", engines),
             [toml("engines/xllm.toml")],
             lines,
-            words_of(files.EngineFile),
+            words_of(engine_file.EngineFile),
         ),
         "devices-row": Reader(
             laid_over("over-devices", "devices.toml", placed), [first], lines, words_of(files.DevicesFile)
@@ -426,7 +426,7 @@ def _settings(folder: Path) -> dict[str, Reader]:
             laid_over("over-issues", "known_issues.toml", engines),
             [b"\n\n".join(toml("known_issues.toml").split(b"\n\n")[:3])],
             lines,
-            words_of(files.IssuesFile),
+            words_of(engine_file.IssuesFile),
         ),
         "rules": Reader(
             in_file(folder / "rules.toml", choices.load_rules_file),
